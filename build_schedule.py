@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .compiler.model import HostProgram, LaunchStep, Layer, Place, TensorSpec
-from .compiler.targets.accel.check_factors import Limited
-from .compiler.targets.accel.function_program import function_program
+from .compiler.targets.accel.link.function_program import function_program
+from .compiler.targets.accel.schedule.check_factors import Limited
 from .compiler.targets.cpu.build import build_program
 from .compiler.targets.errors import CompileError
 from .compiler.targets.loops.kernel_code import KERNEL, kernel_code

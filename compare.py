@@ -17,7 +17,7 @@ from .compiler.graph.dtypes import STRING, dtype_name
 from .compiler.graph.strings import same_strings
 from .compiler.graph.visit import tensor_ends, topological_order
 from .compiler.model import CompiledModel, OpenModel, TensorSpec
-from .compiler.targets.accel.packed_layout import unpack
+from .compiler.targets.accel.operators.packed_layout import unpack
 from .compiler.targets.registry import find_target, target_names
 from .compiler.targets.target import Job, Target, target_options
 from .hw.config import CoreConfig

@@ -23,7 +23,7 @@ from conv_sweep import draw
 from weft.compiler.graph import Attrs, Constant, Function, Module, Span, TensorType, Var, call, calls, evaluate
 from weft.compiler.model import CompiledModel
 from weft.compiler.operators.numerics import quantise_multiplier
-from weft.compiler.targets.accel.packed_layout import Blocks
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_passes
 from weft.hw.config import CoreConfig, named_config
 from weft.runtime.device import FsimDevice, RtlDevice

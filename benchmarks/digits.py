@@ -26,8 +26,8 @@ from rich.progress import track
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Call, Expr, Function, Module, evaluate
 from weft.compiler.model import CompiledModel, Layer
-from weft.compiler.targets.accel import packed_layout
-from weft.compiler.targets.accel.packed_layout import Blocks
+from weft.compiler.targets.accel.operators import packed_layout
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_pipeline
 from weft.examples.digits.data import split_digits
 from weft.examples.precise import precise_session

@@ -39,8 +39,8 @@ from common import Record, print_table, write_json
 from weft.compiler import tensor as t
 from weft.compiler.graph.dtypes import step as float_step
 from weft.compiler.targets.accel.check import ProgramError
-from weft.compiler.targets.accel.intrinsics import intrinsics
-from weft.compiler.targets.accel.random_kernels import random_kernel, random_plan
+from weft.compiler.targets.accel.operators.intrinsics import intrinsics
+from weft.compiler.targets.accel.schedule.random_kernels import random_kernel, random_plan
 from weft.compiler.targets.errors import FactorError
 from weft.compiler.tensor.random_programs import random_array, random_program
 from weft.compiler.tensor.random_steps import random_step
@@ -219,7 +219,7 @@ def program(case: Case) -> str:
         "import random",
         "import weft",
         "from weft.compiler import tensor as t",
-        "from weft.compiler.targets.accel.intrinsics import intrinsics",
+        "from weft.compiler.targets.accel.operators.intrinsics import intrinsics",
         "from weft.compiler.tensor.random_programs import random_array",
         "",
         f"func = t.parse('''{t.function_text(case.func)}''')",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from common import Record, print_table, write_json
-from weft.compiler.targets.accel.packed_layout import Blocks
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.tune.database import Database
 from weft.examples.models.build import build
 from weft.explore.measure import Network, integer_module, layers_of, measure, open_network

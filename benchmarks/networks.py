@@ -26,7 +26,7 @@ from rich.console import Console
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Call, Expr, Function, Module, evaluate, operator
 from weft.compiler.model import CompiledModel
-from weft.compiler.targets.accel.packed_layout import Blocks
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_pipeline
 from weft.examples.models.build import ARCHITECTURES, build
 from weft.examples.models.images import images

@@ -21,7 +21,7 @@ from quantised_random import (
 )
 from weft.compiler.graph import Call, Expr, Function, Module
 from weft.compiler.graph.visit import calls
-from weft.compiler.targets.accel.lower import lower_function
+from weft.compiler.targets.accel.operators.lower import lower_function
 
 FEATURES = ("empty matrices", "gaps closed", "gaps read", "ramps")
 """What `features` finds."""

@@ -49,7 +49,7 @@ from weft.compiler.compile import prepared
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Expr, Module, evaluate
 from weft.compiler.model import CompiledModel
-from weft.compiler.targets.accel.phases import split_phases
+from weft.compiler.targets.accel.link.phases import split_phases
 from weft.compiler.targets.registry import find_target
 from weft.compiler.targets.target import target_options
 from weft.errors import WeftError

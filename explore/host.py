@@ -12,7 +12,7 @@ from ..compiler.graph import Fusion, Module, TensorType, Type
 from ..compiler.graph.registry import operator_of
 from ..compiler.graph.visit import calls
 from ..compiler.model import tensor_bytes
-from ..compiler.targets.accel.phases import function_of, split_phases
+from ..compiler.targets.accel.link.phases import function_of, split_phases
 from .processors import HostWork
 
 

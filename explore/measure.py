@@ -19,10 +19,10 @@ from ..compiler.graph import Module
 from ..compiler.model import CompiledModel
 from ..compiler.passes.manager import PassManager
 from ..compiler.passes.pipeline import integer_passes
-from ..compiler.targets.accel.packed_layout import Blocks
+from ..compiler.targets.accel.link.tuned import machine_texts
+from ..compiler.targets.accel.operators.packed_layout import Blocks
 from ..compiler.targets.accel.passes.chain import chain
 from ..compiler.targets.accel.target import AccelOptions
-from ..compiler.targets.accel.tuned import machine_texts
 from ..compiler.targets.registry import find_target
 from ..compiler.targets.sources import COMPILER, sources_digest
 from ..compiler.targets.target import Job

@@ -10,7 +10,7 @@ from weft.compiler import compile as compiling
 from weft.compiler.graph import Module
 from weft.compiler.model import CompiledModel
 from weft.compiler.passes.pipeline import PassOptions
-from weft.compiler.targets.accel import link as linking
+from weft.compiler.targets.accel.link import link as linking
 from weft.compiler.targets.accel.target import Accel, passes_to_integers
 from weft.compiler.targets.target import Target
 from weft.verify import verify

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.build_schedule import CoreFunction
 from weft.compiler import tensor as t
-from weft.compiler.targets.accel.intrinsics import intrinsics
+from weft.compiler.targets.accel.operators.intrinsics import intrinsics
 from weft.compiler.targets.errors import CompileError
 from weft.hw.config import PYNQ, TINY
 from weft.runtime.device import FsimDevice

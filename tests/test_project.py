@@ -260,15 +260,36 @@ ROOMS = {
 }
 
 
-def test_the_rooms_of_the_compiler_stand_on_each_other() -> None:
+# What each room of the accelerator may import of the others, in the order of its story; target.py may import all.
+ACCEL = "weft.compiler.targets.accel"
+ACCEL_ROOMS = {
+    f"{ACCEL}.check": (),
+    f"{ACCEL}.stream": (),
+    f"{ACCEL}.operators": (),
+    f"{ACCEL}.schedule": (f"{ACCEL}.operators", f"{ACCEL}.stream"),
+    f"{ACCEL}.cost": (f"{ACCEL}.schedule", f"{ACCEL}.operators", f"{ACCEL}.stream"),
+    f"{ACCEL}.walk": (f"{ACCEL}.schedule", f"{ACCEL}.operators", f"{ACCEL}.stream"),
+    f"{ACCEL}.link": tuple(f"{ACCEL}.{room}" for room in ("walk", "cost", "schedule", "operators", "stream", "check")),
+    f"{ACCEL}.passes": tuple(f"{ACCEL}.{room}" for room in ("link", "walk", "cost", "schedule", "operators", "stream")),
+}
+
+
+@pytest.mark.parametrize(
+    ("house", "rooms"), [("weft.compiler", ROOMS), (ACCEL, ACCEL_ROOMS)], ids=["compiler", "accelerator"]
+)
+def test_rooms_stand_on_each_other(house: str, rooms: dict[str, tuple[str, ...]]) -> None:
     upward = [
         found
         for found in all_imports()
-        for room, below in ROOMS.items()
-        if is_at_or_below(found.module, room) and is_at_or_below(found.imported, "weft.compiler")
+        for room, below in rooms.items()
+        if is_at_or_below(found.module, room) and is_at_or_below(found.imported, house)
         and not any(is_at_or_below(found.imported, allowed) for allowed in (room, *below))
     ]  # fmt: skip
     assert not upward, "\n".join(map(str, upward))
+
+
+def test_every_room_of_the_accelerator_has_an_import_rule() -> None:
+    assert {name for name in PACKAGES if name.startswith(f"{ACCEL}.")} <= set(ACCEL_ROOMS)
 
 
 # Memory

@@ -2,8 +2,8 @@
 
 Faster than a linked program, since networks repeat their kernels and a database keeps what each took. A linked program
 loads weights ahead, in cycles of earlier layers in which the bus is free, as far as there is room for them
-(`compiler.targets.accel.prefetch`): what a layer waits for its weights alone is taken off so far. What else a layer
-overlaps with the one before it stays in, so the sum is somewhat more than what the linked program takes.
+(`compiler.targets.accel.stream.prefetch`): what a layer waits for its weights alone is taken off so far. What else a
+layer overlaps with the one before it stays in, so the sum is somewhat more than what the linked program takes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from functools import cache
 from ..cache import cache_key
 from ..collector import collector_waits
 from ..compiler.graph.ir import Call, Module
-from ..compiler.targets.accel.alone import slice_program
-from ..compiler.targets.accel.phases import function_of, split_phases
-from ..compiler.targets.accel.slices import KernelSlice, slices_of
-from ..compiler.targets.accel.tuned import machine_texts
+from ..compiler.targets.accel.link.alone import slice_program
+from ..compiler.targets.accel.link.phases import function_of, split_phases
+from ..compiler.targets.accel.link.slices import KernelSlice, slices_of
+from ..compiler.targets.accel.link.tuned import machine_texts
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.sources import COMPILER, sources_digest
 from ..compiler.tune.database import Database, Key, Result

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..compiler.targets.accel.alone import Program
-from ..compiler.targets.accel.tuned import Setting, tuning_key
+from ..compiler.targets.accel.link.alone import Program
+from ..compiler.targets.accel.link.tuned import Setting, tuning_key
 from ..compiler.targets.errors import CompileError
 from ..compiler.tune.database import Key, point_text
 from ..compiler.tune.errors import TuningError

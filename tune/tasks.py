@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ..compiler.graph.ir import Call, Module
-from ..compiler.targets.accel import forms
-from ..compiler.targets.accel.alone import Program, form_program, kernel_program
-from ..compiler.targets.accel.chain_tiling import chain_estimate, chain_space
-from ..compiler.targets.accel.compile_kernel import attempts
-from ..compiler.targets.accel.depthwise_split import cycles_by_groups
-from ..compiler.targets.accel.lower import Kernel, lower_function
+from ..compiler.targets.accel.cost.chain_tiling import chain_estimate, chain_space
+from ..compiler.targets.accel.cost.space import Candidate, features, lower_bound, shared_bound, space
+from ..compiler.targets.accel.cost.tile_costs import estimate, tilings
+from ..compiler.targets.accel.link import forms
+from ..compiler.targets.accel.link.alone import Program, form_program, kernel_program
+from ..compiler.targets.accel.link.compile_kernel import attempts
+from ..compiler.targets.accel.link.depthwise_split import cycles_by_groups
+from ..compiler.targets.accel.link.phases import function_of, split_phases
+from ..compiler.targets.accel.link.slices import KernelSlice, form_of, form_slices, slices_of
+from ..compiler.targets.accel.link.tuned import Setting, chain_text, layer_text
+from ..compiler.targets.accel.operators.lower import Kernel, lower_function
 from ..compiler.targets.accel.passes.chain import Promising, forms_of, merged, promising_chains
-from ..compiler.targets.accel.phases import function_of, split_phases
-from ..compiler.targets.accel.slices import KernelSlice, form_of, form_slices, slices_of
-from ..compiler.targets.accel.space import Candidate, features, lower_bound, shared_bound, space
-from ..compiler.targets.accel.tile_costs import estimate, tilings
-from ..compiler.targets.accel.tiling import ChainTiling, Problem, Tiling
-from ..compiler.targets.accel.tuned import Setting, chain_text, layer_text
+from ..compiler.targets.accel.schedule.tiling import ChainTiling, Problem, Tiling
 from ..hw.config import CoreConfig
 from ..hw.dram_rate import DramRate
 from .task import Point, Task

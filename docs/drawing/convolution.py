@@ -9,13 +9,13 @@ from weft.compiler.graph import Attrs, Constant, Function, Module, TensorType, V
 from weft.compiler.graph.text import to_text
 from weft.compiler.passes import integer_passes
 from weft.compiler.passes.pipeline import PassOptions, run_passes
-from weft.compiler.targets.accel.compile_kernel import generate
-from weft.compiler.targets.accel.emit import Emitter
-from weft.compiler.targets.accel.emit_nest import DramBuffer
-from weft.compiler.targets.accel.lower import lower_function
-from weft.compiler.targets.accel.packed_layout import Blocks
+from weft.compiler.targets.accel.link.compile_kernel import generate
+from weft.compiler.targets.accel.operators.lower import lower_function
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_passes
-from weft.compiler.targets.accel.tokens import insert_tokens
+from weft.compiler.targets.accel.stream.tokens import insert_tokens
+from weft.compiler.targets.accel.walk.emit import Emitter
+from weft.compiler.targets.accel.walk.emit_nest import DramBuffer
 from weft.hw.assembly import format_instruction
 from weft.hw.config import CoreConfig
 from weft.hw.dram_rate import USUAL_RATE

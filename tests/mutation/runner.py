@@ -125,7 +125,8 @@ def suite_of(mutant: Mutant) -> tuple[str, ...]:
     """The test files for a mutant: those that it names, or those that import its file, directly or not.
 
     Files of one folder of ``SUITES`` share its list. For others the tests lie in the folder of the same name below
-    ``tests``, and those count that import the file directly (all of them, if none does). The file's own come first.
+    ``tests`` or in the one above it, and those count that import the file directly (all of them, if none does). The
+    file's own come first.
     """
     if mutant.tests:
         return mutant.tests
@@ -140,9 +141,11 @@ def suite_of(mutant: Mutant) -> tuple[str, ...]:
         able = [path for path in listed if modules & imported(ROOT / path)]
         return tuple(sorted(able, key=lambda path: (path in BUILDING, not own(path))))
     folder = ROOT / "tests" / Path(mutant.path).parent
-    beside = sorted(str(path.relative_to(ROOT)) for path in folder.glob("test_*.py"))
-    direct = [path for path in beside if own(path) or modules & set(_imports_of(ROOT / path))]
-    return tuple(sorted(direct or beside, key=lambda path: not own(path)))
+    beside, above = (
+        sorted(str(path.relative_to(ROOT)) for path in each.glob("test_*.py")) for each in (folder, folder.parent)
+    )
+    direct = [path for path in (*beside, *above) if own(path) or modules & set(_imports_of(ROOT / path))]
+    return tuple(sorted(direct or beside or above, key=lambda path: not own(path)))
 
 
 def _modules_of(source: Path) -> list[Path]:

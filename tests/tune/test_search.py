@@ -12,10 +12,10 @@ import weft
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import read
 from weft.compiler.graph import Module
-from weft.compiler.targets.accel.space import space
+from weft.compiler.targets.accel.cost.space import space
+from weft.compiler.targets.accel.cost.tile_costs import estimate
+from weft.compiler.targets.accel.link.tuned import Setting, point_tiling
 from weft.compiler.targets.accel.target import Accel, AccelOptions
-from weft.compiler.targets.accel.tile_costs import estimate
-from weft.compiler.targets.accel.tuned import Setting, point_tiling
 from weft.compiler.tune.database import Database
 from weft.compiler.tune.errors import TuningError
 from weft.hw.config import PYNQ, TINY

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from weft.compiler.targets.accel.alone import Program
-from weft.compiler.targets.accel.tiling import Tiling
-from weft.compiler.targets.accel.tuned import Setting
+from weft.compiler.targets.accel.link.alone import Program
+from weft.compiler.targets.accel.link.tuned import Setting
+from weft.compiler.targets.accel.schedule.tiling import Tiling
 from weft.compiler.tune.database import Database
 from weft.compiler.tune.errors import TuningError
 from weft.hw.config import TINY

@@ -12,7 +12,7 @@ from ...model import CompiledModel, HostCode, HostProgram
 from ..cpu.target import Cpu, CpuOptions
 from ..errors import CompileError
 from ..target import INTEGERS, Job, option, scope_of
-from .latency_hiding import LatencyHiding
+from .stream.latency_hiding import LatencyHiding
 
 if TYPE_CHECKING:  # loading a model takes no compiler
     from ...graph.ir import Module
@@ -69,7 +69,7 @@ class AccelOptions:
 def passes_to_integers(core: CoreConfig, integers: str) -> list[Pass]:
     """From a model as read to the integer graph that programs for a core compute."""
     from ...passes.pipeline import integer_passes
-    from .packed_layout import Blocks
+    from .operators.packed_layout import Blocks
 
     return integer_passes(Blocks.of(core).product_block, scope_of(integers), tables=core.tables > 0, core=True)
 
@@ -85,7 +85,7 @@ class Accel:
     _host = Cpu()
 
     def passes(self, options: AccelOptions, *, quantised: bool) -> Sequence[Pass]:
-        from .packed_layout import Blocks
+        from .operators.packed_layout import Blocks
         from .passes import accel_passes
 
         core = options.core
@@ -96,9 +96,9 @@ class Accel:
         ]  # fmt: skip
 
     def link(self, module: Module, options: AccelOptions, job: Job) -> CompiledModel:
-        from .link import link
+        from .link.link import link
+        from .link.tuned import tuned_settings
         from .passes.chain import chain
-        from .tuned import tuned_settings
 
         host = CpuOptions(threads=options.threads)
 

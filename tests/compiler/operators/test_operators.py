@@ -33,8 +33,8 @@ from weft.compiler.graph import (
 from weft.compiler.graph.ir import Function
 from weft.compiler.operators import contract, nn, numerics
 from weft.compiler.passes import check_stage
-from weft.compiler.targets.accel import packed_layout
-from weft.compiler.targets.accel.packed_layout import Blocks
+from weft.compiler.targets.accel.operators import packed_layout
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 
 
 @pytest.mark.parametrize("entry", operators(), ids=lambda entry: entry.name)
@@ -50,7 +50,8 @@ def test_every_rule_is_there_or_says_why_not(entry: Operator) -> None:
 
 
 ROOT = Path(__file__).parents[3]
-ENTRIES = ("compiler/operators/", "compiler/targets/accel/operators.py", "compiler/targets/accel/window_operators.py")
+PACKED = "compiler/targets/accel/operators/"
+ENTRIES = ("compiler/operators/", f"{PACKED}operators.py", f"{PACKED}window_operators.py")
 FILES = ("compiler/frontends/", "compiler/exporters/")  # what the operators of a file are in those of the graph
 
 

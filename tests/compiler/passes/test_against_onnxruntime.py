@@ -10,7 +10,7 @@ import pytest
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Function, Module, calls, constant_table, evaluate, parse, to_text
 from weft.compiler.passes import PassManager, integer_passes
-from weft.compiler.targets.accel.packed_layout import Blocks
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_pipeline
 
 from ..onnx_models import FloatModel, agreement, quantise

@@ -38,7 +38,7 @@ from weft.compiler.passes import (
 from weft.compiler.passes.fold_batch_norm import split_computed_norms
 from weft.compiler.passes.manager import largest_difference, random_inputs
 from weft.compiler.passes.simplify import flatten_into_kernel
-from weft.compiler.targets.accel.packed_layout import Blocks
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import fuse_with_report, pack_layout
 
 

@@ -13,10 +13,10 @@ from weft.compiler import tensor as t
 from weft.compiler.graph import Attrs, Call, Expr, Function, Module, TensorType, Var, call, registry
 from weft.compiler.graph.registry import Family, Fusion, Operator, register, unsupported
 from weft.compiler.operators.samples import sample_of
-from weft.compiler.targets.accel.emit import Emitter
-from weft.compiler.targets.accel.emit_nest import DramBuffer
-from weft.compiler.targets.accel.function_program import function_program
-from weft.compiler.targets.accel.intrinsics import intrinsics
+from weft.compiler.targets.accel.link.function_program import function_program
+from weft.compiler.targets.accel.operators.intrinsics import intrinsics
+from weft.compiler.targets.accel.walk.emit import Emitter
+from weft.compiler.targets.accel.walk.emit_nest import DramBuffer
 from weft.compiler.targets.cpu.llvm.emit import emit_kernel
 from weft.compiler.targets.cpu.processor import host_target
 from weft.compiler.targets.errors import CompileError

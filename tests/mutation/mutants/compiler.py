@@ -9,17 +9,17 @@ ORDER = ("tests/compiler/targets/loops/test_order.py",)
 PAIR_IMAGES = ("tests/compiler/targets/cpu/test_pair_convolutions.py",)
 PASSES = ("tests/compiler/passes/test_passes.py",)
 CORE_TABLES = ("tests/compiler/targets/accel/test_core_tables.py",)
-STREAM = ("tests/compiler/targets/accel/test_stream.py",)
+STREAM = ("tests/compiler/targets/accel/stream/test_stream.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 
 MUTANTS = (
     # Tables of the core
     Mutant(
-        "table-in-the-order-of-signed-bytes", "compiler/targets/accel/packed_layout.py", "order",
+        "table-in-the-order-of-signed-bytes", "compiler/targets/accel/operators/packed_layout.py", "order",
         "np.roll(table, -(len(table) // 2))", "np.roll(table, 0)", CORE_TABLES,
     ),
     Mutant(
-        "results-past-the-first-table", "compiler/targets/accel/emit_nest.py", "off by one",
+        "results-past-the-first-table", "compiler/targets/accel/walk/emit_nest.py", "off by one",
         "// TABLE_ENTRIES + 1", "// TABLE_ENTRIES", CORE_TABLES,
     ),
     Mutant(
@@ -35,7 +35,7 @@ MUTANTS = (
         "if len(consumers) > 1 and value.shape", "if len(consumers) > 2 and value.shape", PASSES,
     ),
     Mutant(
-        "table-cut-by-channels", "compiler/targets/accel/depthwise_split.py", "case left out",
+        "table-cut-by-channels", "compiler/targets/accel/link/depthwise_split.py", "case left out",
         "            case Constant() if node in tables:\n                values[node] = node\n", "",
         CORE_TABLES,
     ),
@@ -45,11 +45,11 @@ MUTANTS = (
     ),
     # What instructions of the core share
     Mutant(
-        "written-memory-taken-for-constants", "compiler/targets/accel/stream.py", "check ignored",
+        "written-memory-taken-for-constants", "compiler/targets/accel/stream/stream.py", "check ignored",
         "        elif read:\n            issue.forget(", "        if read:\n            issue.forget(", STREAM,
     ),
     Mutant(
-        "results-forgotten-although-read", "compiler/targets/accel/stream.py", "check ignored",
+        "results-forgotten-although-read", "compiler/targets/accel/stream/stream.py", "check ignored",
         "if not is_read and all(", "if all(", STREAM,
     ),
     # Loops and expressions
@@ -109,7 +109,7 @@ MUTANTS = (
         ("tests/compiler/tensor/test_visitor.py",),
     ),
     Mutant(
-        "room-given-back-but-counted", "compiler/targets/accel/scratchpads.py", "count not kept",
+        "room-given-back-but-counted", "compiler/targets/accel/stream/scratchpads.py", "count not kept",
         "        self._used -= stop - begin\n", "",
         ("tests/compiler/targets/accel/test_placement.py",),
     ),
@@ -119,68 +119,68 @@ MUTANTS = (
         ("tests/compiler/tensor/test_simplify.py",),
     ),
     Mutant(
-        "engines-in-turn-but-for-the-first", "compiler/targets/accel/tokens.py", "condition turned around",
+        "engines-in-turn-but-for-the-first", "compiler/targets/accel/stream/tokens.py", "condition turned around",
         "if engines[place] != engines[place + 1]", "if engines[place] > engines[place + 1]",
-        ("tests/compiler/targets/accel/test_latency_hiding.py",),
+        ("tests/compiler/targets/accel/stream/test_latency_hiding.py",),
     ),
     Mutant(
-        "fixed-places-that-move-on", "compiler/targets/accel/scratchpads.py", "check ignored",
+        "fixed-places-that-move-on", "compiler/targets/accel/stream/scratchpads.py", "check ignored",
         "        if self.turns:\n", "        if True:\n",
-        ("tests/compiler/targets/accel/test_latency_hiding.py",),
+        ("tests/compiler/targets/accel/stream/test_latency_hiding.py",),
     ),
     Mutant(
         "chains-against-the-option", "compiler/targets/accel/target.py", "option ignored",
         "if options.chains and job.measure", "if job.measure",
-        ("tests/compiler/targets/accel/test_latency_hiding.py",),
+        ("tests/compiler/targets/accel/stream/test_latency_hiding.py",),
     ),
     Mutant(
-        "threads-load-the-same", "compiler/targets/accel/emit.py", "case left out",
+        "threads-load-the-same", "compiler/targets/accel/walk/emit.py", "case left out",
         "self.stream.shares and len(contexts) > 1", "self.stream.shares and len(contexts) > 9",
-        ("tests/compiler/targets/accel/test_tile_costs.py",),
+        ("tests/compiler/targets/accel/cost/test_tile_costs.py",),
     ),
     Mutant(
-        "threads-without-rings-share", "compiler/targets/accel/emit.py", "check ignored",
+        "threads-without-rings-share", "compiler/targets/accel/walk/emit.py", "check ignored",
         "self.stream.shares and len(contexts) > 1", "len(contexts) > 1",
-        ("tests/compiler/targets/accel/test_latency_hiding.py",),
+        ("tests/compiler/targets/accel/stream/test_latency_hiding.py",),
     ),
     Mutant(
-        "threads-share-what-differs", "compiler/targets/accel/emit.py", "check ignored",
+        "threads-share-what-differs", "compiler/targets/accel/walk/emit.py", "check ignored",
         "any(free_vars(each) & threads for each in used)", "any(free_vars(each) - free_vars(each) for each in used)",
-        ("tests/compiler/targets/accel/test_tile_costs.py",),
+        ("tests/compiler/targets/accel/cost/test_tile_costs.py",),
     ),
     Mutant(
-        "small-loads-cost-nothing", "compiler/targets/accel/tile_costs.py", "cost forgotten",
+        "small-loads-cost-nothing", "compiler/targets/accel/cost/tile_costs.py", "cost forgotten",
         "(cycles + LOAD_OVERHEAD) * buffer.loads", "cycles * buffer.loads",
-        ("tests/compiler/targets/accel/test_tile_costs.py",),
+        ("tests/compiler/targets/accel/cost/test_tile_costs.py",),
     ),
     Mutant(
-        "shared-loads-cost-a-load-a-thread", "compiler/targets/accel/tile_costs.py", "cost counted twice",
+        "shared-loads-cost-a-load-a-thread", "compiler/targets/accel/cost/tile_costs.py", "cost counted twice",
         "np.where(own, self.tiles, turns)", "np.where(own, self.tiles, self.tiles)",
-        ("tests/compiler/targets/accel/test_tile_costs.py",),
+        ("tests/compiler/targets/accel/cost/test_tile_costs.py",),
     ),
     Mutant(
-        "parts-of-products-read-one-place", "compiler/targets/accel/split_products.py", "stride left out",
-        "src=gemm.src + to_src", "src=gemm.src", ("tests/compiler/targets/accel/test_split_products.py",),
+        "parts-of-products-read-one-place", "compiler/targets/accel/stream/split_products.py", "stride left out",
+        "src=gemm.src + to_src", "src=gemm.src", ("tests/compiler/targets/accel/stream/test_split_products.py",),
     ),
     Mutant(
-        "products-wait-for-all-readers", "compiler/targets/accel/split_products.py", "case left out",
+        "products-wait-for-all-readers", "compiler/targets/accel/stream/split_products.py", "case left out",
         "| _given_back_by_group(config, issues, products)", "",
-        ("tests/compiler/targets/accel/test_split_products.py",),
+        ("tests/compiler/targets/accel/stream/test_split_products.py",),
     ),
     Mutant(
-        "parts-of-loads-pad-below", "compiler/targets/accel/split_loads.py", "check ignored",
+        "parts-of-loads-pad-below", "compiler/targets/accel/stream/split_loads.py", "check ignored",
         "load.pad_bottom if stop == end else 0", "load.pad_bottom",
-        ("tests/compiler/targets/accel/test_split_loads.py",),
+        ("tests/compiler/targets/accel/stream/test_split_loads.py",),
     ),
     Mutant(
-        "parts-of-rows-with-padding-above", "compiler/targets/accel/split_loads.py", "forgotten case",
+        "parts-of-rows-with-padding-above", "compiler/targets/accel/stream/split_loads.py", "forgotten case",
         "elif load.pad_top or load.pad_bottom:", "elif load.pad_bottom:",
-        ("tests/compiler/targets/accel/test_split_loads.py",),
+        ("tests/compiler/targets/accel/stream/test_split_loads.py",),
     ),
     Mutant(
-        "spilled-results-cost-nothing", "compiler/targets/accel/tile_costs.py", "cost left out",
+        "spilled-results-cost-nothing", "compiler/targets/accel/cost/tile_costs.py", "cost left out",
         "spilled: Array = results > room * epilogue", "spilled: Array = results < 0 * epilogue",
-        ("tests/compiler/targets/accel/test_tile_costs.py",),
+        ("tests/compiler/targets/accel/cost/test_tile_costs.py",),
     ),
     Mutant(
         "bound-of-a-subtracted-part", "compiler/tensor/simplify.py", "wrong sign",
@@ -226,21 +226,21 @@ MUTANTS = (
         "tokens.append(state.clock.copy())", "tokens.append(state.clock)",
     ),
     Mutant(
-        "fold-pads-swapped", "compiler/targets/accel/fold.py", "swapped operands",
+        "fold-pads-swapped", "compiler/targets/accel/walk/fold.py", "swapped operands",
         "left, right = columns.low, columns.extent - columns.high",
         "right, left = columns.low, columns.extent - columns.high",
-        ("tests/compiler/targets/accel/test_fold.py",),
+        ("tests/compiler/targets/accel/walk/test_fold.py",),
     ),
     # What the core leaves out, joins and bends
     Mutant(
-        "empty-chunk-leaves-old-sums", "compiler/targets/accel/emit_nest.py", "forgotten part",
+        "empty-chunk-leaves-old-sums", "compiler/targets/accel/walk/emit_nest.py", "forgotten part",
         "if starts:\n            self._fill_unstarted(", "if False:\n            self._fill_unstarted(",
-        ("tests/compiler/targets/accel/test_empty_matrices.py",),
+        ("tests/compiler/targets/accel/operators/test_empty_matrices.py",),
     ),
     Mutant(
-        "group-without-matrices-writes-nothing", "compiler/targets/accel/empty_matrices.py", "forgotten case",
+        "group-without-matrices-writes-nothing", "compiler/targets/accel/operators/empty_matrices.py", "forgotten case",
         "rows[~rows.any(axis=1), 0] = True", "rows[rows.any(axis=1), 0] = True",
-        ("tests/compiler/targets/accel/test_empty_matrices.py",),
+        ("tests/compiler/targets/accel/operators/test_empty_matrices.py",),
     ),
     Mutant(
         "gaps-behind-all-channels", "compiler/targets/accel/passes/place_concat.py", "wrong place",
@@ -254,28 +254,28 @@ MUTANTS = (
     ),
     # Chains of layers
     Mutant(
-        "pipeline-reads-before-it-writes", "compiler/targets/accel/pipelined.py", "missing hazard check",
+        "pipeline-reads-before-it-writes", "compiler/targets/accel/schedule/pipelined.py", "missing hazard check",
         "if (used if writes else written) > now:", "if written > now:",
-        ("tests/compiler/targets/accel/test_pipelined.py",),
+        ("tests/compiler/targets/accel/schedule/test_pipelined.py",),
     ),
     Mutant(
-        "pipeline-frees-what-is-read-later", "compiler/targets/accel/pipelined.py", "lifetime",
+        "pipeline-frees-what-is-read-later", "compiler/targets/accel/schedule/pipelined.py", "lifetime",
         "last.setdefault(end, [])", "last.setdefault(begin, [])",
-        ("tests/compiler/targets/accel/test_pipelined.py",),
+        ("tests/compiler/targets/accel/schedule/test_pipelined.py",),
     ),
     Mutant(
-        "border-is-shifted", "compiler/targets/accel/emit_nest.py", "wrong field",
+        "border-is-shifted", "compiler/targets/accel/walk/emit_nest.py", "wrong field",
         "\"high\": scalars[\"pad\"], \"left_shift\": 0}", "\"high\": scalars[\"pad\"]}",
-        ("tests/compiler/targets/accel/test_intrinsics.py",),
+        ("tests/compiler/targets/accel/operators/test_intrinsics.py",),
     ),
     Mutant(
-        "border-over-what-lies-inside", "compiler/targets/accel/fold.py", "bound off by one",
+        "border-over-what-lies-inside", "compiler/targets/accel/walk/fold.py", "bound off by one",
         "for start, stop in ((0, low), (high, nest[place].extent)):",
         "for start, stop in ((0, low), (high - 1, nest[place].extent)):",
-        ("tests/compiler/targets/accel/test_fold.py",),
+        ("tests/compiler/targets/accel/walk/test_fold.py",),
     ),
     Mutant(
-        "link-without-its-padding", "compiler/targets/accel/builder.py", "wrong constant",
+        "link-without-its-padding", "compiler/targets/accel/operators/builder.py", "wrong constant",
         "tir.select(_without_true(inside), source.astype(dtype), tir.Const(pad_value, dtype))",
         "tir.select(_without_true(inside), source.astype(dtype), tir.Const(0, dtype))",
         ("tests/compiler/targets/accel/test_chains.py",),
@@ -296,7 +296,7 @@ MUTANTS = (
         ("tests/compiler/targets/loops/test_placement.py",),
     ),
     Mutant(
-        "grouped-weights-in-the-first-block", "compiler/targets/accel/packed_layout.py", "index",
+        "grouped-weights-in-the-first-block", "compiler/targets/accel/operators/packed_layout.py", "index",
         "channel // group_in * group_in % block", "channel // group_in % block",
         (
             "tests/compiler/targets/accel/test_layout_kernels.py",
@@ -472,35 +472,35 @@ MUTANTS = (
         ("tests/compiler/tensor/test_tensorize.py",),
     ),
     Mutant(
-        "taps-columns-first", "compiler/targets/accel/packed_layout.py", "swapped operands",
+        "taps-columns-first", "compiler/targets/accel/operators/packed_layout.py", "swapped operands",
         "split.transpose(0, 2, 4, 3, 5, 1)", "split.transpose(0, 2, 4, 5, 3, 1)",
-        ("tests/compiler/targets/accel/test_depthwise_mode.py",),
+        ("tests/compiler/targets/accel/operators/test_depthwise_mode.py",),
     ),
     Mutant(
-        "taps-of-dense-rows", "compiler/targets/accel/schedule.py", "check ignored",
+        "taps-of-dense-rows", "compiler/targets/accel/schedule/schedule.py", "check ignored",
         "factor=2 * entry, offset=entry", "factor=entry, offset=0",
-        ("tests/compiler/targets/accel/test_depthwise_mode.py",),
+        ("tests/compiler/targets/accel/operators/test_depthwise_mode.py",),
     ),
     Mutant(
-        "even-rows-of-taps", "compiler/targets/accel/depthwise_mode.py", "check ignored",
+        "even-rows-of-taps", "compiler/targets/accel/operators/depthwise_mode.py", "check ignored",
         "if dilation_h % 2 == 0:", "if dilation_h == 0:",
-        ("tests/compiler/targets/accel/test_depthwise_mode.py",),
+        ("tests/compiler/targets/accel/operators/test_depthwise_mode.py",),
     ),
     Mutant(
-        "rounded-kernel-without-padding", "compiler/targets/accel/depthwise_mode.py", "off by one",
+        "rounded-kernel-without-padding", "compiler/targets/accel/operators/depthwise_mode.py", "off by one",
         "-kernel_w % TAP_COLUMNS * dilation_w", "0",
-        ("tests/compiler/targets/accel/test_depthwise_mode.py",),
+        ("tests/compiler/targets/accel/operators/test_depthwise_mode.py",),
     ),
     Mutant(
-        "gap-over-part-of-a-row", "compiler/targets/accel/fold.py", "check ignored",
+        "gap-over-part-of-a-row", "compiler/targets/accel/walk/fold.py", "check ignored",
         "if rows and (loop.scratchpad_stride, loop.extent) == (gap.step, gap.columns):",
         "if rows and loop.scratchpad_stride == gap.step:",
-        ("tests/compiler/targets/accel/test_fold.py",),
+        ("tests/compiler/targets/accel/walk/test_fold.py",),
     ),
     Mutant(
-        "row-costs-a-cycle-less", "compiler/targets/accel/depthwise_mode.py", "off by one",
+        "row-costs-a-cycle-less", "compiler/targets/accel/operators/depthwise_mode.py", "off by one",
         "return columns + TAP_COLUMNS - 1", "return columns + TAP_COLUMNS - 2",
-        ("tests/compiler/targets/accel/test_depthwise_mode.py",),
+        ("tests/compiler/targets/accel/operators/test_depthwise_mode.py",),
     ),
     Mutant(
         "columns-are-gathered-from-another-axis", "compiler/targets/loops/columns.py", "index",

@@ -4,57 +4,57 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
-TOKENS = ("tests/compiler/targets/accel/test_tokens.py",)
-DEPTHWISE = ("tests/compiler/targets/accel/test_depthwise_mode.py",)
-PREFETCH = ("tests/compiler/targets/accel/test_prefetch.py",)
+TOKENS = ("tests/compiler/targets/accel/stream/test_tokens.py",)
+DEPTHWISE = ("tests/compiler/targets/accel/operators/test_depthwise_mode.py",)
+PREFETCH = ("tests/compiler/targets/accel/stream/test_prefetch.py",)
 
 MUTANTS = (
     Mutant(
-        "tokens-for-writes-after-reads", "compiler/targets/accel/tokens.py", "missing hazard check",
+        "tokens-for-writes-after-reads", "compiler/targets/accel/stream/tokens.py", "missing hazard check",
         "histories.latest(memory, selector, engine, False, needed)", "pass",
     ),
     Mutant(
-        "tokens-one-more-than-fit", "compiler/targets/accel/tokens.py", "queue depth",
+        "tokens-one-more-than-fit", "compiler/targets/accel/stream/tokens.py", "queue depth",
         "if len(tokens) > config.token_depth:", "if len(tokens) > config.token_depth + 1:",
     ),
     Mutant(
-        "early-over-what-is-read", "compiler/targets/accel/issue_early.py", "missing hazard check",
+        "early-over-what-is-read", "compiler/targets/accel/stream/issue_early.py", "missing hazard check",
         "np.maximum.reduce(touched[memory][selector])", "np.maximum.reduce(written[memory][selector])",
     ),
     Mutant(
-        "tokens-of-the-wrong-sender", "compiler/targets/accel/tokens.py", "swapped operands",
+        "tokens-of-the-wrong-sender", "compiler/targets/accel/stream/tokens.py", "swapped operands",
         "[(next_sender, taker)]", "[(sender, taker)]", TOKENS,
     ),
     Mutant(
-        "tokens-taken-away-from-the-first-taker", "compiler/targets/accel/tokens.py", "swapped operands",
+        "tokens-taken-away-from-the-first-taker", "compiler/targets/accel/stream/tokens.py", "swapped operands",
         "issues[next_taker].waits &=", "issues[taker].waits &=", TOKENS,
     ),
     Mutant(
-        "tokens-joined-where-it-costs-most", "compiler/targets/accel/tokens.py", "comparison turned around",
+        "tokens-joined-where-it-costs-most", "compiler/targets/accel/stream/tokens.py", "comparison turned around",
         "first = max(range(len(tokens) - 1)", "first = min(range(len(tokens) - 1)", TOKENS,
     ),
     Mutant(
-        "prefetch-before-there-is-room", "compiler/targets/accel/prefetch.py", "check ignored",
+        "prefetch-before-there-is-room", "compiler/targets/accel/stream/prefetch.py", "check ignored",
         "max(moment, table.ends[position] + QUEUED)", "moment", PREFETCH,
     ),
     Mutant(
-        "prefetch-in-time-that-others-use", "compiler/targets/accel/prefetch.py", "check ignored",
+        "prefetch-in-time-that-others-use", "compiler/targets/accel/stream/prefetch.py", "check ignored",
         "            moment = min(moment, end)\n", "", PREFETCH,
     ),
     Mutant(
-        "prefetch-one-after-the-other-forgotten", "compiler/targets/accel/prefetch.py", "forgotten part",
+        "prefetch-one-after-the-other-forgotten", "compiler/targets/accel/stream/prefetch.py", "forgotten part",
         "moment = min(moment, table.wanted.get(position, inf))", "moment = table.wanted.get(position, inf)", PREFETCH,
     ),
     Mutant(
-        "prefetch-for-the-bus-alone", "compiler/targets/accel/prefetch.py", "forgotten part",
+        "prefetch-for-the-bus-alone", "compiler/targets/accel/stream/prefetch.py", "forgotten part",
         "rate.for_bus(config)", "config.bus_bytes", PREFETCH,
     ),
     Mutant(
-        "prefetch-parameters-for-the-array", "compiler/targets/accel/prefetch.py", "swapped operands",
+        "prefetch-parameters-for-the-array", "compiler/targets/accel/stream/prefetch.py", "swapped operands",
         "Engine.GEMM if writes[0][0] is Memory.WGT else Engine.VECTOR", "Engine.GEMM", PREFETCH,
     ),
     Mutant(
-        "prefetch-not-used", "compiler/targets/accel/issue_early.py", "forgotten part",
+        "prefetch-not-used", "compiler/targets/accel/stream/issue_early.py", "forgotten part",
         "min(position - distance, further.get(position, position))", "position - distance", PREFETCH,
     ),
     Mutant(
@@ -63,7 +63,7 @@ MUTANTS = (
         ("tests/onnx/test_quantised_suite.py",),
     ),
     Mutant(
-        "equal-values-lowered-twice", "compiler/targets/accel/lower.py", "check ignored",
+        "equal-values-lowered-twice", "compiler/targets/accel/operators/lower.py", "check ignored",
         "if node in values and not isinstance(node, Constant):", "if isinstance(node, Var) and node in values:",
         ("tests/onnx/test_quantised_suite.py",),
     ),
@@ -73,40 +73,41 @@ MUTANTS = (
         ("tests/compiler/targets/accel/passes/test_unfold_input.py",),
     ),
     Mutant(
-        "bus-of-others-for-nothing", "compiler/targets/accel/tile_costs.py", "wrong sign",
+        "bus-of-others-for-nothing", "compiler/targets/accel/cost/tile_costs.py", "wrong sign",
         "+ FOR_OTHERS * works.traffic", "- FOR_OTHERS * works.traffic",
-        ("tests/compiler/targets/accel/test_tile_costs.py",),
+        ("tests/compiler/targets/accel/cost/test_tile_costs.py",),
     ),
     Mutant(
-        "cut-load-stride-without-its-unit", "compiler/targets/accel/split_loads.py", "address off by a factor",
+        "cut-load-stride-without-its-unit", "compiler/targets/accel/stream/split_loads.py", "address off by a factor",
         "(part.stride * units or 1, 1)", "(part.stride or 1, 1)",
-        ("tests/compiler/targets/accel/test_split_loads.py",),
+        ("tests/compiler/targets/accel/stream/test_split_loads.py",),
     ),
     Mutant(
-        "ring-head-stays", "compiler/targets/accel/scratchpads.py", "forgotten part",
+        "ring-head-stays", "compiler/targets/accel/stream/scratchpads.py", "forgotten part",
         "self._heads[zone] = start + entries", "self._heads.setdefault(zone, start + entries)",
         ("tests/compiler/targets/accel/test_placement.py",),
     ),
     Mutant(
-        "pipelined-latest-write-not-kept", "compiler/targets/accel/pipelined.py", "forgotten part",
+        "pipelined-latest-write-not-kept", "compiler/targets/accel/schedule/pipelined.py", "forgotten part",
         "max(used, now), max(written, now) if writes else written", "max(used, now), written",
-        ("tests/compiler/targets/accel/test_pipelined.py",),
+        ("tests/compiler/targets/accel/schedule/test_pipelined.py",),
     ),
     Mutant(
-        "tokens-wait-takes-the-youngest", "compiler/targets/accel/tokens.py", "swapped operands",
+        "tokens-wait-takes-the-youngest", "compiler/targets/accel/stream/tokens.py", "swapped operands",
         "held[source, engine].pop(0)", "held[source, engine].pop()", TOKENS,
     ),
     Mutant(
-        "early-past-the-latest-reader", "compiler/targets/accel/issue_early.py", "forgotten part",
+        "early-past-the-latest-reader", "compiler/targets/accel/stream/issue_early.py", "forgotten part",
         "latest = place if place == position else np.maximum(touched[memory][selector], place)", "latest = place",
-        ("tests/compiler/targets/accel/test_issue_early.py",),
+        ("tests/compiler/targets/accel/stream/test_issue_early.py",),
     ),
     Mutant(
-        "depthwise-rows-padded-without-dilation", "compiler/targets/accel/depthwise_mode.py", "address off by a factor",
+        "depthwise-rows-padded-without-dilation", "compiler/targets/accel/operators/depthwise_mode.py",
+        "address off by a factor",
         "-kernel_h % TAP_ROWS * dilation_h,", "-kernel_h % TAP_ROWS,", DEPTHWISE,
     ),
     Mutant(
-        "depthwise-columns-padded-without-dilation", "compiler/targets/accel/depthwise_mode.py",
+        "depthwise-columns-padded-without-dilation", "compiler/targets/accel/operators/depthwise_mode.py",
         "address off by a factor",
         "-kernel_w % TAP_COLUMNS * dilation_w", "-kernel_w % TAP_COLUMNS", DEPTHWISE,
     ),

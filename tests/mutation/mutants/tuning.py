@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
-COSTS = ("tests/compiler/targets/accel/test_tile_costs.py",)
+COSTS = ("tests/compiler/targets/accel/cost/test_tile_costs.py",)
 LAYERS = ("tests/tune/test_layers.py",)
 CPU = ("tests/tune/test_cpu.py",)
 SEARCH = ("tests/tune/test_search.py",)
-BOUND = ("tests/compiler/targets/accel/test_space.py",)
-TUNED = ("tests/compiler/targets/accel/test_tuned.py",)
+BOUND = ("tests/compiler/targets/accel/cost/test_space.py",)
+TUNED = ("tests/compiler/targets/accel/link/test_tuned.py",)
 STUDY = ("tests/explore/test_study.py",)
 
 MUTANTS = (
     Mutant(
-        "loads-at-every-loop", "compiler/targets/accel/tile_costs.py", "forgotten part",
+        "loads-at-every-loop", "compiler/targets/accel/cost/tile_costs.py", "forgotten part",
         "loads = np.where(home >= 0, self._times[home, self._each], 1)", "loads = self.tiles", COSTS,
     ),
     Mutant(
-        "widest-tiles-alone", "compiler/targets/accel/tile_costs.py", "off by one",
+        "widest-tiles-alone", "compiler/targets/accel/cost/tile_costs.py", "off by one",
         "islice(_fitting(problem), WIDTHS))", "islice(_fitting(problem), 1))", COSTS,
     ),
     Mutant(
-        "parts-of-rows-lie-together", "compiler/targets/accel/tile_costs.py", "case left out",
+        "parts-of-rows-lie-together", "compiler/targets/accel/cost/tile_costs.py", "case left out",
         "np.where(tiling.reduction < problem.reduction, tiling.reduction, math.inf)", "np.array(math.inf)", COSTS,
     ),
     Mutant(
-        "rows-of-a-matrix-one-by-one", "compiler/targets/accel/tiling.py", "case left out",
+        "rows-of-a-matrix-one-by-one", "compiler/targets/accel/schedule/tiling.py", "case left out",
         'return ("y", "cd", "no", "x") if self.images_are_rows else AXES', "return AXES", COSTS,
     ),
     Mutant(
-        "no-narrower-tiles", "compiler/targets/accel/compile_kernel.py", "fall-back lost",
+        "no-narrower-tiles", "compiler/targets/accel/link/compile_kernel.py", "fall-back lost",
         "if afresh and problem.threads == 1 and not kernel.producers:", "if False:",
         ("tests/compiler/targets/accel/test_random_shapes.py",),
     ),
@@ -48,28 +48,28 @@ MUTANTS = (
         "return sorted(texts, key=apart)[:NEARBY]", "return list(texts[:NEARBY])", SEARCH,
     ),
     Mutant(
-        "whole-reductions-as-portions", "compiler/targets/accel/space.py", "check ignored",
+        "whole-reductions-as-portions", "compiler/targets/accel/cost/space.py", "check ignored",
         "for count in PORTIONS} - {0, problem.reduction}", "for count in (1, *PORTIONS)} - {0}", SEARCH,
     ),
     Mutant(
-        "reads-of-all-rows", "compiler/targets/accel/space.py", "forgotten part",
+        "reads-of-all-rows", "compiler/targets/accel/cost/space.py", "forgotten part",
         "nbytes = nbytes // size * _places_met(first.window, axis, extent, size)", "pass", BOUND,
     ),
     Mutant(
-        "bound-without-the-vector-engine", "compiler/targets/accel/space.py", "forgotten part",
+        "bound-without-the-vector-engine", "compiler/targets/accel/cost/space.py", "forgotten part",
         "float(array), float(vector), _bus_cycles(problem)", "float(array), _bus_cycles(problem)",
         BOUND,
     ),
     Mutant(
-        "form-of-the-record-not-taken", "compiler/targets/accel/slices.py", "forgotten part",
+        "form-of-the-record-not-taken", "compiler/targets/accel/link/slices.py", "forgotten part",
         "config, found.setting) if found is not None else None", "config, found.setting) if False else None", TUNED,
     ),
     Mutant(
-        "forms-that-the-core-lacks", "compiler/targets/accel/slices.py", "check ignored",
+        "forms-that-the-core-lacks", "compiler/targets/accel/link/slices.py", "check ignored",
         "0 < setting.on_array < groups:", "True:", TUNED,
     ),
     Mutant(
-        "chains-of-any-order", "compiler/targets/accel/tuned.py", "check ignored",
+        "chains-of-any-order", "compiler/targets/accel/link/tuned.py", "check ignored",
         'if kind is Tiling or order.endswith("c")]', "]", TUNED,
     ),
     Mutant(
@@ -97,9 +97,9 @@ MUTANTS = (
         "if number % 2 == 0 else", "if number >= 0 else", CPU,
     ),
     Mutant(
-        "engines-never-hold-each-other-up", "compiler/targets/accel/tile_costs.py", "cost forgotten",
+        "engines-never-hold-each-other-up", "compiler/targets/accel/cost/tile_costs.py", "cost forgotten",
         "total: Array = np.add.reduce(shares)", "total: Array = np.maximum.reduce(shares)",
-        ("tests/compiler/targets/accel/test_tile_costs.py",),
+        ("tests/compiler/targets/accel/cost/test_tile_costs.py",),
     ),
     Mutant(
         "weights-without-room", "tune/layers.py", "check ignored", "free = min(free - ahead + idle, room)",

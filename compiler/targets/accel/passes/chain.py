@@ -21,21 +21,21 @@ from ....graph.visit import topological_order, use_counts, with_children
 from ...errors import CompileError
 from ...memory_plan import aligned
 from ...target import Measure
-from ..alone import kernel_program
-from ..chain_tiling import chain_estimate, chain_tilings
-from ..compile_kernel import generate_slice
-from ..depthwise_mode import in_depthwise_mode
-from ..depthwise_split import estimate_apart, on_array
-from ..emit import Emitter
-from ..emit_nest import DramBuffer
-from ..empty_matrices import Kept
-from ..forms import ARRAY, MODE, VECTOR
-from ..function_program import unchecked_program
-from ..lower import lower_function
-from ..operators import is_requantised, packed_form
-from ..slices import KernelSlice, slices_of
-from ..tiling import ChainTiling, Problem
-from ..tuned import Lookup, Tuned, chain_text, layer_text
+from ..cost.chain_tiling import chain_estimate, chain_tilings
+from ..link.alone import kernel_program
+from ..link.compile_kernel import generate_slice
+from ..link.depthwise_split import estimate_apart, on_array
+from ..link.forms import ARRAY, MODE, VECTOR
+from ..link.function_program import unchecked_program
+from ..link.slices import KernelSlice, slices_of
+from ..link.tuned import Lookup, Tuned, chain_text, layer_text
+from ..operators.depthwise_mode import in_depthwise_mode
+from ..operators.empty_matrices import Kept
+from ..operators.lower import lower_function
+from ..operators.operators import is_requantised, packed_form
+from ..schedule.tiling import ChainTiling, Problem
+from ..walk.emit import Emitter
+from ..walk.emit_nest import DramBuffer
 
 LONGEST = 3
 """Layers in a chain."""

@@ -15,7 +15,7 @@ from ....graph.ir import Attrs, Call, Constant, Expr, Function, Module, Var, top
 from ....graph.registry import Family, apply, call, operator_of
 from ....graph.visit import with_children
 from ....passes.manager import graph_pass
-from ..phases import is_primitive
+from ..link.phases import is_primitive
 from .place_concat import exact
 
 Array = np.ndarray[Any, Any]

@@ -19,7 +19,7 @@ from ....graph import Call, Constant, Expr, Family, Function, Fusion, Module, Sp
 from ....graph.visit import topological_order, with_children
 from ....passes.manager import Pass, rule_pass
 from ....passes.simplify import MOVES
-from ..packed_layout import PACKABLE_RANKS, Blocks, spatial
+from ..operators.packed_layout import PACKABLE_RANKS, Blocks, spatial
 from .flatten_into_kernel import flattening
 from .prices import HOST_STEP, Rate, entries_of
 

@@ -14,14 +14,14 @@ from ....graph.visit import Mutator
 from ....passes.host import host_function, renumber
 from ....passes.manager import Pass
 from ...errors import ScratchpadFullError
-from ..compile_kernel import generate
-from ..emit import Emitter
-from ..emit_nest import DramBuffer
-from ..lower import Kernel, lower_function
-from ..packed_layout import Blocks, is_packable
-from ..schedule import table_part
-from ..tile_costs import entries_of
-from ..tiling import Problem, smallest_tiling
+from ..cost.tile_costs import entries_of
+from ..link.compile_kernel import generate
+from ..operators.lower import Kernel, lower_function
+from ..operators.packed_layout import Blocks, is_packable
+from ..schedule.schedule import table_part
+from ..schedule.tiling import Problem, smallest_tiling
+from ..walk.emit import Emitter
+from ..walk.emit_nest import DramBuffer
 from .pack_layout import pack_function
 
 SURE = 0.5

@@ -13,7 +13,7 @@ from ....graph import Call, Constant, Expr, Function, Module, Var
 from ....graph.visit import rewrite
 from ....passes.manager import Pass
 from ....passes.simplify import flattened_into_kernel
-from ..packed_layout import Blocks
+from ..operators.packed_layout import Blocks
 from .prices import HOST_STEP, Rate, product_cycles
 
 

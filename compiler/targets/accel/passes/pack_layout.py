@@ -30,10 +30,10 @@ from ....graph import (
 )
 from ....passes.host import host_call, host_function, renumber
 from ....passes.manager import Pass
-from .. import packed_layout
-from ..lower import Kernel, copy_kernel, lower_function
-from ..operators import packed_form
-from ..packed_layout import PACKABLE_RANKS, Blocks, is_packable
+from ..operators import packed_layout
+from ..operators.lower import Kernel, copy_kernel, lower_function
+from ..operators.operators import packed_form
+from ..operators.packed_layout import PACKABLE_RANKS, Blocks, is_packable
 from .place_concat import Gaps, closing_gaps, reading_gaps
 
 WhyNot = Callable[[Kernel], str]

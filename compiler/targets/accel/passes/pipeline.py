@@ -7,7 +7,7 @@ from functools import partial
 from .....hw.config import CoreConfig
 from ....passes.manager import Pass, PassManager
 from ....passes.pipeline import integer_passes
-from ..packed_layout import Blocks
+from ..operators.packed_layout import Blocks
 from .channel_moves import channel_moves
 from .elementwise_shapes import elementwise_shapes
 from .fit_scratchpads import fit_scratchpads, why_not_kernel

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from ....graph import Attrs, Call, Constant, Expr, Function, TensorType, Var, call
 from ....graph.visit import calls, topological_order, use_counts, with_children
 from ....operators import numerics
-from ..empty_matrices import Kept
-from ..packed_layout import Blocks, pack_weights
+from ..operators.empty_matrices import Kept
+from ..operators.packed_layout import Blocks, pack_weights
 
 ENTRY_CYCLES = 2
 """For which an entry of a kernel that only closes gaps keeps the memory busy, at usual rates."""

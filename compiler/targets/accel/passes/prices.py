@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..packed_layout import Blocks
+from ..operators.packed_layout import Blocks
 
 HOST_STEP = 8192
 """Cycles for which the core stops when the host has work between two programs: the interrupt, some 80 microseconds at

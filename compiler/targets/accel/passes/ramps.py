@@ -19,8 +19,8 @@ from ....operators import numerics
 from ....passes.host import renumber
 from ....passes.manager import Pass
 from ....passes.tabulate import look_up_on_host
-from ..packed_layout import PACKABLE_RANKS, Blocks
-from ..tile_costs import VECTOR_PIPELINE
+from ..cost.tile_costs import VECTOR_PIPELINE
+from ..operators.packed_layout import PACKABLE_RANKS, Blocks
 from .prices import HOST_STEP, Rate, entries_of
 
 FRACTION_BITS = 14

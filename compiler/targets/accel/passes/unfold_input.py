@@ -15,7 +15,7 @@ from ....graph import Call, Constant, Expr, Family, Function, GraphError, Module
 from ....graph.visit import calls, rewrite, use_counts
 from ....passes.host import host_call, renumber
 from ....passes.manager import Pass
-from ..packed_layout import Blocks
+from ..operators.packed_layout import Blocks
 
 LEAST_GAIN = 1.25
 """Unfolding has to make the layer this many times faster: it costs the host time and memory."""

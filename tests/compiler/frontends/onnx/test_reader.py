@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from weft.compiler.frontends import ModelError, from_onnx
 from weft.compiler.graph import Array, Function, Module, calls, constant_table, evaluate, parse, to_text
 from weft.compiler.passes import PassManager, integer_passes
-from weft.compiler.targets.accel.packed_layout import Blocks
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_pipeline
 
 from ...onnx_models import FloatModel, agreement, eight_bit_tensors, quantise, run_onnxruntime

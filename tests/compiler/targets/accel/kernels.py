@@ -22,8 +22,8 @@ from weft.compiler.graph import (
 )
 from weft.compiler.model import CompiledModel, CoreStep
 from weft.compiler.operators.numerics import quantise_multiplier
-from weft.compiler.targets.accel import packed_layout
-from weft.compiler.targets.accel.packed_layout import Blocks
+from weft.compiler.targets.accel.operators import packed_layout
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.hw.config import TINY, CoreConfig
 from weft.hw.dram_rate import DramRate
 from weft.sim.fsim import FunctionalSimulator

@@ -10,15 +10,15 @@ from functools import partial
 import numpy as np
 import pytest
 from weft.compiler.graph import Function, evaluate_function
-from weft.compiler.targets.accel.chain_tiling import chain_tilings
-from weft.compiler.targets.accel.compile_kernel import append
-from weft.compiler.targets.accel.depthwise_mode import in_depthwise_mode
-from weft.compiler.targets.accel.emit import Emitter
-from weft.compiler.targets.accel.emit_nest import DramBuffer
-from weft.compiler.targets.accel.lower import lower_function
+from weft.compiler.targets.accel.cost.chain_tiling import chain_tilings
+from weft.compiler.targets.accel.link.compile_kernel import append
+from weft.compiler.targets.accel.operators.depthwise_mode import in_depthwise_mode
+from weft.compiler.targets.accel.operators.lower import lower_function
 from weft.compiler.targets.accel.passes.chain import Form, on_vector_engine
-from weft.compiler.targets.accel.schedule import schedule_kernel
-from weft.compiler.targets.accel.tiling import ChainTiling, Problem
+from weft.compiler.targets.accel.schedule.schedule import schedule_kernel
+from weft.compiler.targets.accel.schedule.tiling import ChainTiling, Problem
+from weft.compiler.targets.accel.walk.emit import Emitter
+from weft.compiler.targets.accel.walk.emit_nest import DramBuffer
 from weft.compiler.targets.errors import CompileError, ScratchpadFullError
 from weft.compiler.tensor import interpret
 from weft.hw.config import TINY, CoreConfig
@@ -30,7 +30,7 @@ from weft.sim.timing import predict
 
 from .chains import SQUARE, ChainCase, LayerCase, chain_function, pooled_case, random_case
 from .kernels import check, compile_function, program_of, write_model
-from .test_depthwise_mode import MODES
+from .operators.test_depthwise_mode import MODES
 
 BLOCK = ChainCase(
     (1, 8, 9, 8),

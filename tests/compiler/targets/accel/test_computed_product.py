@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from weft.compiler.compile import prepared
 from weft.compiler.graph import evaluate, parse
 from weft.compiler.passes.manager import random_inputs
-from weft.compiler.targets.accel import compile_kernel
-from weft.compiler.targets.accel.lower import lower_function
-from weft.compiler.targets.accel.tile_costs import tilings
-from weft.compiler.targets.accel.tiling import Problem
+from weft.compiler.targets.accel.cost.tile_costs import tilings
+from weft.compiler.targets.accel.link import compile_kernel
+from weft.compiler.targets.accel.operators.lower import lower_function
+from weft.compiler.targets.accel.schedule.tiling import Problem
 from weft.compiler.targets.registry import find_target
 from weft.compiler.targets.target import target_options
 from weft.hw.config import PYNQ, TINY

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Attrs, Function, Module, TensorType, Var, call, evaluate
 from weft.compiler.model import CompiledModel
-from weft.compiler.targets.accel.packed_layout import Blocks
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 
 BLOCKS = [Blocks(1, 16, 16), Blocks(1, 16, 32), Blocks(1, 8, 32), Blocks(2, 32, 8), Blocks(4, 8, 8), Blocks(2, 4, 4)]
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.compiler.targets.accel.emit import Emitter
-from weft.compiler.targets.accel.emit_nest import DramBuffer
-from weft.compiler.targets.accel.lower import lower_function
-from weft.compiler.targets.accel.schedule import schedule_kernel
-from weft.compiler.targets.accel.scratchpads import Ring, accumulator_zones
-from weft.compiler.targets.accel.tile_costs import fill, tilings
-from weft.compiler.targets.accel.tiling import Problem, Tiling
+from weft.compiler.targets.accel.cost.tile_costs import fill, tilings
+from weft.compiler.targets.accel.operators.lower import lower_function
+from weft.compiler.targets.accel.schedule.schedule import schedule_kernel
+from weft.compiler.targets.accel.schedule.tiling import Problem, Tiling
+from weft.compiler.targets.accel.stream.scratchpads import Ring, accumulator_zones
+from weft.compiler.targets.accel.walk.emit import Emitter
+from weft.compiler.targets.accel.walk.emit_nest import DramBuffer
 from weft.compiler.targets.errors import ScratchpadFullError
 from weft.compiler.targets.memory_plan import Lifetime, most_alive, plan_memory
 from weft.hw.config import PYNQ, TINY

@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import weft
-from weft.compiler.targets.accel.function_program import function_program
-from weft.compiler.targets.accel.lower import lower_function
-from weft.compiler.targets.accel.packed_layout import Blocks, matrix_pitch, spread_matrices
-from weft.compiler.targets.accel.schedule import schedule_kernel
-from weft.compiler.targets.accel.tiling import Problem, smallest_tiling
+from weft.compiler.targets.accel.link.function_program import function_program
+from weft.compiler.targets.accel.operators.lower import lower_function
+from weft.compiler.targets.accel.operators.packed_layout import Blocks, matrix_pitch, spread_matrices
+from weft.compiler.targets.accel.schedule.schedule import schedule_kernel
+from weft.compiler.targets.accel.schedule.tiling import Problem, smallest_tiling
 from weft.compiler.targets.errors import CompileError
 from weft.hw.config import NAMED, CoreConfig
 from weft.runtime.profile_whatif import predict_runs

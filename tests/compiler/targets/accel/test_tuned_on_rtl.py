@@ -19,9 +19,9 @@ from weft.compiler.model import CompiledModel
 from weft.compiler.operators.numerics import output_size
 from weft.compiler.passes.manager import PassManager, random_inputs
 from weft.compiler.passes.pipeline import integer_passes
-from weft.compiler.targets.accel.packed_layout import Blocks
+from weft.compiler.targets.accel.link.tuned import Setting
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.targets.accel.target import Accel, AccelOptions
-from weft.compiler.targets.accel.tuned import Setting
 from weft.compiler.tune.database import Database
 from weft.examples.models.build import build
 from weft.hw.config import TINY, CoreConfig
@@ -35,11 +35,11 @@ from weft.tune.tasks import ChainTask, KernelTask, LayerTask, tasks_of
 
 from .chains import SQUARE, apart, random_case
 from .kernels import CONFIGS, program_of
-from .test_depthwise_mode import MODES, run_on_rtl
-from .test_depthwise_split import Case
+from .link.test_depthwise_split import Case
+from .link.test_tuned import module_of
+from .operators.test_depthwise_mode import MODES, run_on_rtl
 from .test_kernels import KINDS
 from .test_kernels import Case as KernelCase
-from .test_tuned import module_of
 
 DIGITS = Path(__file__).parents[4] / "examples" / "digits" / "digits.onnx"
 ATTEMPTS = 4

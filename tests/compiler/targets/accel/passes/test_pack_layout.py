@@ -22,8 +22,8 @@ from weft.compiler.graph import (
 from weft.compiler.operators import numerics
 from weft.compiler.passes import check_stage
 from weft.compiler.passes.manager import random_inputs
-from weft.compiler.targets.accel import packed_layout
-from weft.compiler.targets.accel.packed_layout import Blocks
+from weft.compiler.targets.accel.operators import packed_layout
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import fuse_with_report, pack_layout
 
 BLOCKS = st.builds(Blocks, st.sampled_from([1, 2]), st.sampled_from([1, 2, 4, 16]), st.sampled_from([1, 2, 4, 16]))

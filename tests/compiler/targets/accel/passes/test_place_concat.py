@@ -10,7 +10,7 @@ import pytest
 import weft
 from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, TensorType, Var, call, evaluate
 from weft.compiler.passes import PassManager, integer_passes
-from weft.compiler.targets.accel.packed_layout import Blocks
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.targets.accel.passes.place_concat import Gaps, exact, reading_gaps
 from weft.hw.config import TINY
 from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, module_of, quantised, variable

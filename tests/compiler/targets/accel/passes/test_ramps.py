@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from weft.compiler.graph import Array, Call, Expr, call
-from weft.compiler.targets.accel.packed_layout import Blocks
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.targets.accel.passes.fuse import Fused
 from weft.compiler.targets.accel.passes.prices import Rate
 from weft.compiler.targets.accel.passes.ramps import FRACTION_BITS, Ramps, cycles_of

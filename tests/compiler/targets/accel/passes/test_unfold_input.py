@@ -24,8 +24,8 @@ from weft.compiler.graph import (
 from weft.compiler.operators import numerics
 from weft.compiler.passes import check_stage, infer_types
 from weft.compiler.passes.manager import random_inputs
-from weft.compiler.targets.accel.link import check_strict
-from weft.compiler.targets.accel.packed_layout import Blocks
+from weft.compiler.targets.accel.link.link import check_strict
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_passes, unfold_input
 
 PYNQ = Blocks(1, 16, 16)

@@ -1,0 +1,1 @@
+"""What a tiling costs, and which are tried first."""

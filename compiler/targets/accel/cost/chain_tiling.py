@@ -1,0 +1,328 @@
+"""Choosing tiles for chains: what layers in one function need of the scratchpads, what they cost, best first.
+
+As in `tiling`, the cost is an estimate that ranks; whether a chain is better than its layers apart is decided on
+programs (`passes/chain`). Each layer computes what the windows of the next one meet, for each tile anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import islice, product
+
+from .....hw.config import CoreConfig
+from .....hw.isa import VectorOp
+from .....hw.memories import SCRATCHPADS, Memory
+from ..operators.builder import Window
+from ..operators.depthwise_mode import row_cycles, row_pitch
+from ..operators.lower import Kernel, Section
+from ..schedule.chain_schedule import innermost
+from ..schedule.tiling import ChainTiling, Problem, Tiling, divides_epilogue, epilogues, sizes_worth_trying
+from .tile_costs import INSTRUCTION_OVERHEAD
+
+SPANS_KEPT = 3
+"""Widths of tiles that are tried: the widest that fit; all, where the last layer has no products of channels, and wider
+tiles fill the accumulator with what its windows read."""
+
+
+ROOMY = 0.8
+"""Share of a scratchpad up to which buffers surely find room in one piece."""
+
+SMALLEST_TILE = 1 / 64
+"""Share of the picture below which tiles are not in the space of a chain: each has instructions of its own."""
+
+TIGHT_PENALTY = 0.1
+"""Share of the cost that is added where they may not."""
+
+
+@dataclass(frozen=True)
+class Spans:
+    """One axis of a layer, tile by tile: ``made`` rows (or columns) of its result, ``read`` of its padded input."""
+
+    made: tuple[int, ...]
+    read: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer in one tiling: rows and columns of all tiles, groups of its result, whether its input is there for the
+    innermost loop only."""
+
+    section: Section
+    rows: Spans
+    columns: Spans
+    inner: bool
+
+    @property
+    def groups(self) -> int:
+        return self.section.output[1]
+
+    @property
+    def taps(self) -> int:
+        return self.section.taps
+
+    @property
+    def made(self) -> int:
+        """Entries of the largest tile of the result, for one group."""
+        return max(self.rows.made) * max(self.columns.made)
+
+    @property
+    def read(self) -> int:
+        """Entries of the largest tile of the input, for one group."""
+        columns = max(self.columns.read)
+        return max(self.rows.read) * (row_pitch(columns) if self.section.tapped else columns)
+
+    @property
+    def products(self) -> float:
+        """Cycles of the array for the result."""
+        if not self.section.tapped or self.section.window is None:
+            return self.all_made * self.kept_matrices
+        row = sum(row_cycles(self.section.window, columns) for columns in self.columns.made)
+        return self.section.output[0] * sum(self.rows.made) * row * self.kept_matrices
+
+    @property
+    def all_made(self) -> int:
+        return sum(self.rows.made) * sum(self.columns.made) * self.section.output[0]
+
+    @property
+    def all_read(self) -> int:
+        return sum(self.rows.read) * sum(self.columns.read) * self.section.output[0]
+
+    @property
+    def read_groups(self) -> int:
+        """Groups of the input."""
+        return self.section.input_groups or self.groups
+
+    @cached_property
+    def matrices(self) -> int:
+        """Entries of weights of a product in the array."""
+        return self.groups * (self.section.input_groups or 1) * self.taps if self.section.matrix_weights else 0
+
+    @property
+    def kept_matrices(self) -> float:
+        """Those of them that are loaded and multiplied."""
+        return self.matrices * self.section.kept_share
+
+    @cached_property
+    def parameters(self) -> int:
+        """Entries of ``acc`` of parameters and widened weights of one group."""
+        stages = self.section.stages
+        parameters = sum(VectorOp.REQUANTISE.b_entries for stage, _ in stages.parameters if stage != stages.reduce)
+        return parameters + (self.taps if stages.weights else 0)
+
+
+def layers_of(problem: Problem, tiling: ChainTiling) -> list[Layer]:
+    """The layers of a chain, the first one first."""
+    kernel = problem.kernel
+    windows, shapes = _windows_and_shapes(kernel)
+    rows = _spans(windows, shapes, 0, tiling.rows)
+    columns = _spans(windows, shapes, 1, tiling.columns)
+    inner = innermost(problem, tiling)
+    return [Layer(*each) for each in zip(kernel.sections, rows, columns, inner, strict=True)]
+
+
+def _windows_and_shapes(kernel: Kernel) -> tuple[tuple[Window, ...], tuple[tuple[int, ...], ...]]:
+    windows = tuple(section.window for section in kernel.sections if section.window is not None)
+    if len(windows) < len(kernel.sections):
+        raise ValueError("every layer of a chain has a window")
+    return windows, tuple(section.output for section in kernel.sections)
+
+
+@lru_cache(maxsize=1024)
+def _spans(windows: tuple[Window, ...], outputs: tuple[tuple[int, ...], ...], axis: int, size: int) -> list[Spans]:
+    """Of the layers' rows (``axis`` 0) or columns, for tiles of ``size`` of the last."""
+    extent = outputs[-1][2 + axis]
+    parts = [(start, min(start + size, extent)) for start in range(0, extent, size)]
+    spans: list[Spans] = []
+    for number in reversed(range(len(windows))):
+        window = windows[number]
+        stride, pad, step = window.strides[axis], window.pads[axis], (window.row_step if axis == 0 else 1)
+        reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1
+        met = [(start * stride - pad, (stop - 1) * stride - pad + reach) for start, stop in parts]
+        read = tuple((stop - start - 1) // step + 1 for start, stop in met)
+        spans.insert(0, Spans(tuple(stop - start for start, stop in parts), read))
+        if number:
+            extent = outputs[number - 1][2 + axis]
+            inside = [(min(max(start, 0), extent - 1), min(stop, extent)) for start, stop in met]
+            parts = [(start, max(stop, start + 1)) for start, stop in inside]
+    return spans
+
+
+def chain_tilings(problem: Problem) -> list[ChainTiling]:
+    """Tilings of a chain that may fit, the cheapest first."""
+    kernel = problem.kernel
+    _, groups, height, width = problem.output
+    chunks = [count for count in sizes_worth_trying(kernel.section.input_groups) if count in CHUNKS] or [0]
+    if kernel.section.input_groups:
+        chunks.append(kernel.section.input_groups)
+    candidates: list[tuple[float, int, ChainTiling]] = []
+    ways = WAYS_IN_MODE if any(section.tapped for section in kernel.sections) else WAYS
+    widths = 0
+    for columns in sizes_worth_trying(width):
+        before = len(candidates)
+        for rows, reduction, group in product(
+            sizes_worth_trying(height), dict.fromkeys(chunks), sizes_worth_trying(groups)
+        ):
+            if reduction < kernel.section.input_groups and group < groups:
+                continue  # what is read in chunks would be computed again for each tile of channels
+            for epilogue_group, epilogue_row in epilogues(problem, group, rows, columns):
+                fits = False
+                if epilogue_group > 1 and divides_epilogue(problem, Tiling(group, rows, columns, 0, "", 1, 1, 1)):
+                    continue
+                for resident, skewed, ahead in ways:
+                    tiling = ChainTiling(group, rows, columns, reduction, "yxc", epilogue_group, epilogue_row, 1,
+                                    resident=resident, skewed=skewed, ahead=ahead)  # fmt: skip
+                    cost = chain_estimate(problem, tiling)
+                    if cost is not None:
+                        candidates.append((cost, len(candidates), tiling))
+                        fits = True
+                        break
+                if fits:
+                    break
+        widths += len(candidates) > before
+        if widths == SPANS_KEPT and kernel.section.input_groups:
+            break
+    return [tiling for _, _, tiling in sorted(candidates, key=lambda entry: entry[:2])]
+
+
+WAYS = ((True, True, True), (True, True, False), (False, True, False))
+WAYS_IN_MODE = (*WAYS[:2], (False, True, True), WAYS[2])
+"""Whether tilings are resident, skewed and ahead; the first that fits is taken. In the depthwise mode products are so
+short that inputs come ahead of weights that stream, too."""
+
+CHUNKS = (1, 2)
+"""Input channel groups of the last layer that are computed at a time, if not all."""
+
+
+def chain_space(problem: Problem) -> list[tuple[ChainTiling, float]]:
+    """Tilings of a chain that may fit, with their estimates, the cheapest first: wider than what the default is chosen
+    from. Of each tile every way that fits, and the two largest epilogues."""
+    kernel = problem.kernel
+    _, groups, height, width = problem.output
+    inner = kernel.section.input_groups
+    found: list[tuple[ChainTiling, float]] = []
+    sizes = product(sizes_worth_trying(width), sizes_worth_trying(height), sizes_worth_trying(inner) or [0],
+                    sizes_worth_trying(groups))  # fmt: skip
+    for columns, rows, reduction, group in sizes:
+        if SMALLEST_TILE * height * width > rows * columns or (reduction < inner and group < groups):
+            continue
+        for part, part_row in islice(epilogues(problem, group, rows, columns), 2):
+            orders = ("yxc", "xyc") if rows < height and columns < width else ("yxc",)
+            for order, (resident, skewed, ahead) in product(orders, product((True, False), repeat=3)):
+                tiling = ChainTiling(group, rows, columns, reduction, order, part, part_row, 1,
+                                     resident=resident, skewed=skewed, ahead=ahead)  # fmt: skip
+                cost = chain_estimate(problem, tiling)
+                if cost is not None:
+                    found.append((tiling, cost))
+    return sorted(found, key=lambda each: each[1])
+
+
+def chain_estimate(problem: Problem, tiling: ChainTiling) -> float | None:
+    """Cycles, roughly; None if the tiling does not fit the scratchpads."""
+    config = problem.config
+    layers = layers_of(problem, tiling)
+    first = layers[0]
+    used = _used(config, problem, tiling, layers)
+    fill = max(entries / config.depth(memory) for memory, entries in used.items())
+    if fill > 1:
+        return None
+    tiles = len(first.rows.made) * len(first.columns.made) * problem.output[0]
+    instructions = tiles * sum(_turns(layer, tiling, problem) for layer in layers)
+    matrix, vector, traffic = _work_of(problem, tiling, layers, tiles)
+    matrix += INSTRUCTION_OVERHEAD * instructions
+    loading = first.read * first.read_groups * config.inp_bytes / problem.bytes_per_cycle
+    waiting, weights = 0.0, first.kept_matrices
+    if not tiling.ahead and used[Memory.INP] + _held(first, tiling) > config.inp_depth:
+        waiting = (tiles - 1) * loading
+    if not any(layer.section.tapped for layer in layers):  # the vector engine does not wait for what is loaded
+        matrix, waiting = matrix + waiting, 0.0
+    elif not tiling.resident:
+        weights /= _turns(layers[1], tiling, problem)  # they are loaded where their result is read
+    if not all(layer.section.matrix_weights for layer in layers):
+        again = first.made * min(_inner_groups(tiling), first.groups)
+        if not tiling.skewed:  # the engines wait for each other
+            matrix, vector = matrix + vector, 0.0
+        elif used[Memory.ACC] + again > ROOMY * config.acc_depth:  # products wait until results left their place
+            matrix += first.all_made * first.groups
+    cycles = max(matrix, vector, traffic / problem.bytes_per_cycle)
+    waiting += loading + weights * config.wgt_bytes / problem.bytes_per_cycle
+    return (cycles + waiting + (matrix + vector) / (2 * instructions)) * (1 + TIGHT_PENALTY * (fill > ROOMY))
+
+
+def _work_of(
+    problem: Problem, tiling: ChainTiling, layers: Sequence[Layer], tiles: int
+) -> tuple[float, float, float]:  # fmt: skip
+    """Cycles of the array and of the vector engine, and bytes of DRAM."""
+    config = problem.config
+    matrix, vector, traffic = 0.0, 0.0, 0.0
+    for number, layer in enumerate(layers):
+        stages = layer.section.stages
+        entries = layer.all_made * layer.groups
+        if layer.section.matrix_weights:
+            matrix += layer.products
+        else:
+            vector += entries * layer.taps
+        last = number == len(layers) - 1
+        vector += entries * (len(stages.vector) - (not last))
+        if not last:
+            vector += layers[number + 1].all_read * layers[number + 1].read_groups
+        times = 1 if tiling.resident else tiles
+        constants = layer.kept_matrices * config.wgt_bytes + layer.groups * layer.parameters * config.acc_bytes
+        traffic += constants * times + entries * len(stages.widened) * config.out_bytes
+    traffic += layers[0].all_read * layers[0].read_groups * config.inp_bytes
+    traffic += layers[-1].all_made * layers[-1].groups * config.out_bytes
+    return matrix, vector, traffic
+
+
+def _turns(layer: Layer, tiling: ChainTiling, problem: Problem) -> int:
+    """Instructions of a layer's anchor in one tile."""
+    last = problem.kernel.section
+    if layer.section is last:
+        return -(-last.input_groups // tiling.reduction) if last.input_groups else -(-layer.groups // tiling.groups)
+    return _turns(Layer(last, layer.rows, layer.columns, layer.inner), tiling, problem) if layer.inner else 1
+
+
+def _used(config: CoreConfig, problem: Problem, tiling: ChainTiling, layers: list[Layer]) -> dict[Memory, int]:
+    used = dict.fromkeys(SCRATCHPADS, 0)
+    for memory, entries in _buffers(problem, tiling, layers):
+        used[memory] += entries
+    return used
+
+
+def _inner_groups(tiling: ChainTiling) -> int:
+    """Groups of what is read in the innermost loop."""
+    return tiling.reduction or tiling.groups
+
+
+def _held(layer: Layer, tiling: ChainTiling) -> int:
+    """Entries of a layer's input that are there at once."""
+    return layer.read * (min(_inner_groups(tiling), layer.read_groups) if layer.inner else layer.read_groups)
+
+
+def _buffers(problem: Problem, tiling: ChainTiling, layers: list[Layer]) -> Iterator[tuple[Memory, int]]:
+    """What is in the scratchpads at once."""
+    last = layers[-1]
+    inner_groups = _inner_groups(tiling)
+    for number, layer in enumerate(layers):
+        stages = layer.section.stages
+        copies = 2 if (tiling.skewed if number else tiling.ahead) else 1
+        yield (Memory.INP if layer.section.matrix_weights else Memory.ACC), _held(layer, tiling) * copies
+        if layer is last:
+            made = tiling.groups
+        else:
+            made = min(inner_groups, layer.groups) if layers[number + 1].inner else layer.groups
+        yield Memory.ACC, made * layer.made
+        if layer is not last:
+            yield Memory.ACC, made * layer.made * (len(stages.vector) - 1 - len(stages.in_place) + len(stages.widened))
+        constants = layer.groups if tiling.resident or layer is last else 2 * made
+        yield Memory.ACC, constants * layer.parameters
+        if layer.section.matrix_weights:
+            weights = layer.matrices if tiling.resident else layer.matrices * made // layer.groups
+            if not tiling.resident and layer is last and layer.inner and layer.section.input_groups:
+                weights = layer.matrices * tiling.reduction // layer.section.input_groups
+            yield Memory.WGT, weights * (1 if tiling.resident else 2)
+    stages = last.section.stages
+    part = tiling.epilogue_groups * tiling.epilogue_rows * max(last.columns.made)
+    yield Memory.ACC, part * (len(stages.vector) - 1 - len(stages.in_place) + len(stages.widened))
+    yield Memory.OUT, part

@@ -1,0 +1,188 @@
+"""All tilings of a kernel that may be worth measuring, with what the estimate thinks of each.
+
+Wider than what the default schedule chooses from: every width, smaller epilogues, one, two or four virtual threads, and
+loads in portions of several sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from ....tensor.compute import Tensor
+from ..operators.builder import Window
+from ..operators.depthwise_mode import row_cycles
+from ..operators.lower import Kernel, Section
+from ..schedule.tiling import LOOP_ORDERS, Problem, Tiling, sizes_worth_trying
+from .tile_costs import Tiles, estimates, fill, work_of
+
+THREADS = (1, 2, 4)
+
+PORTIONS = (2, 4, 8)
+"""Parts that the input channels of a tile may be cut into. More would fill the queues."""
+
+SMALLEST_TILE = 1 / 32
+"""Share of ``acc`` below which a tile is not looked at where there are larger ones: instructions would be too short."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A tiling that fits the scratchpads, and the cycles that the estimate expects."""
+
+    tiling: Tiling
+    estimate: float
+
+
+def space(problem: Problem) -> list[Candidate]:
+    """Tilings that fit in sum, the cheapest by the estimate first; ``problem.threads`` takes no part."""
+    found: list[Candidate] = []
+    for threads in THREADS:
+        threaded = replace(problem, threads=threads)
+        tiles = Tiles.of(_tilings(threaded))
+        costs = estimates(threaded, tiles)
+        found += [Candidate(tiles[place], float(costs[place])) for place in np.flatnonzero(costs < np.inf).tolist()]
+    return sorted(found, key=lambda each: each.estimate)  # stable: equal ones stay in the order of the knobs
+
+
+def _tilings(problem: Problem) -> Iterator[Tiling]:
+    _, groups, height, width = problem.output
+    axes = [sizes_worth_trying(size) for size in (groups, height, width)]
+    reductions = problem.reductions
+    least = SMALLEST_TILE * problem.config.acc_depth
+    whole = groups * height * width * problem.parts
+    portions = sorted({-(-problem.portionable // count) for count in PORTIONS} - {0, problem.reduction})
+    for group, row, column, reduction in product(*axes, reductions):
+        if not min(least, whole) <= group * row * column * problem.parts <= problem.config.acc_depth // problem.threads:
+            continue
+        for part, part_row in _epilogues(problem, group, row, column):
+            for order in orders_of(groups > group, height > row, width > column):
+                tiling = Tiling(group, row, column, reduction, order, part, part_row, problem.threads)
+                yield tiling
+                if reduction == problem.reduction:
+                    for portion in portions:
+                        yield replace(tiling, portion=portion)
+
+
+def orders_of(groups: bool, rows: bool, columns: bool) -> list[str]:
+    """The orders of loops over tiles that differ, where there are several tiles along these axes; the first two are the
+    defaults."""
+    several = [axis for axis, there in (("cd", groups), ("y", rows), ("x", columns)) if there]
+    found: dict[tuple[str, ...], str] = {}
+    for name, order in LOOP_ORDERS.items():
+        found.setdefault(tuple(axis for axis in order if axis in several), name)
+    return list(found.values())
+
+
+def _epilogues(problem: Problem, groups: int, rows: int, columns: int) -> list[tuple[int, int]]:
+    """Parts of a tile for the vector stages: the largest that leaves ``out`` for two a thread, and half of it."""
+    if problem.kernel.window is None:
+        return [(groups, rows)]
+    room = problem.config.out_depth // (2 * problem.threads)
+    sizes = list(dict.fromkeys([(groups, rows), *((1, row) for row in sizes_worth_trying(rows))]))
+    fitting = [(group, row) for group, row in sizes if group * problem.parts * row * columns <= room]
+    return fitting[:2] or [sizes[-1]]
+
+
+def features(problem: Problem, candidate: Candidate) -> Mapping[str, float]:
+    """What a learned ranking sees of a candidate: logarithms of sizes, work by resource, how full the scratchpads are.
+
+    No feature is a size in elements alone, so that rankings carry over to other shapes and cores.
+    """
+    tiling = candidate.tiling
+    problem = replace(problem, threads=tiling.threads)
+    work = work_of(problem, tiling)
+    if work is None:
+        raise ValueError(f"{tiling} does not fit the scratchpads")
+    outer, groups, height, width = problem.output
+    least = max(work.matrix, work.vector, 1.0)
+    tiles = math.ceil(groups / tiling.groups) * math.ceil(height / tiling.rows) * math.ceil(width / tiling.columns)
+    return {
+        "estimate": math.log2(candidate.estimate / least),
+        "matrix": math.log2(work.matrix / least + 2**-10),
+        "vector": math.log2(work.vector / least + 2**-10),
+        "traffic": math.log2(work.traffic / least + 2**-10),
+        "exposed": math.log2(work.exposed / least + 2**-10),
+        "uneven": work.uneven,
+        "tiles": math.log2(outer * tiles),
+        "tile": math.log2(tiling.groups * problem.parts * tiling.rows * tiling.columns),
+        "chunks": math.log2(math.ceil(problem.reduction / tiling.reduction)) if tiling.reduction else 0.0,
+        "taps": math.log2(problem.taps),
+        "epilogue": math.log2(tiling.epilogue_groups * tiling.epilogue_rows * tiling.columns),
+        "channels_outer": float(tiling.order[0] == "c"),
+        "channels_inner": float(tiling.order[-1] == "c"),
+        "threads": math.log2(tiling.threads),
+        "portion": float(tiling.portion > 0),
+        "fill": fill(problem, tiling),
+        "bytes_per_cycle": math.log2(problem.bytes_per_cycle),
+        "macs_per_cycle": math.log2(problem.config.macs_per_cycle),
+    }
+
+
+def lower_bound(problem: Problem) -> float:
+    """Cycles that no tiling can do without: those of the array's products, of the vector engine's stages, or of the bus
+    for every byte that is needed, once. A chain computes each entry of its layers at least once."""
+    sections = [_section_cycles(problem, section) for section in problem.kernel.sections]
+    array, vector = (sum(each) for each in zip(*sections, strict=True))
+    return max(float(array), float(vector), _bus_cycles(problem))
+
+
+def shared_bound(problem: Problem) -> float:
+    """Of a depthwise layer (``problem``: on the vector engine) whose taps the array may take over in any share."""
+    _, vector = _section_cycles(problem, problem.kernel.section)
+    return max(vector / 2, _bus_cycles(problem))
+
+
+def _section_cycles(problem: Problem, section: Section) -> tuple[float, int]:
+    """Cycles of the array and of the vector engine for every entry of a layer's result, once."""
+    outer, groups, height, width = section.output[:4]
+    pixels = outer * groups * problem.parts * height * width
+    small = dict(section.repeated)
+    # Of a layer whose result stays on the core, the last stage is the copy that the next one reads.
+    stages = sum(stage not in small for stage in section.stages.vector) - (section is not problem.kernel.section)
+    if section.tapped and section.window is not None:
+        return outer * groups * height * row_cycles(section.window, width) * section.taps, pixels * stages
+    if section.matrix_weights:
+        return pixels * (section.input_groups or 1) * section.taps * section.kept_share, pixels * stages
+    return 0, pixels * (stages + (section.taps if section.window is not None else 0))
+
+
+def _bus_cycles(problem: Problem) -> float:
+    """For every byte that is needed, once."""
+    read = sum(_bytes_met(problem.kernel, tensor) for tensor in problem.kernel.inputs)
+    return (read + math.prod(problem.kernel.output.shape)) / problem.bytes_per_cycle
+
+
+def _bytes_met(kernel: Kernel, tensor: Tensor) -> int:
+    """Of an input of the kernel, those that are read at least once: windows may leave out rows and columns."""
+    nbytes = math.prod(tensor.shape) * (4 if tensor.dtype == "int32" else 1)
+    kept = kernel.kept_of(tensor.name)
+    if kept is not None:
+        return nbytes // kept.size * int(kept.sum())
+    first = kernel.sections[0]
+    if first.window is None or tensor.name != _read_by(kernel.output, first.stages.data):
+        return nbytes
+    for axis, extent in enumerate(first.output[2:4]):
+        size = tensor.shape[2 + axis]
+        nbytes = nbytes // size * _places_met(first.window, axis, extent, size)
+    return nbytes
+
+
+def _read_by(tensor: Tensor, stage: str) -> str:
+    """The name of the tensor that a ``stage`` before ``tensor`` copies; empty if there is no such stage."""
+    if tensor.name == stage:
+        return next((each.name for each in tensor.inputs), "")
+    return next(filter(None, (_read_by(each, stage) for each in tensor.inputs)), "")
+
+
+def _places_met(window: Window, axis: int, extent: int, size: int) -> int:
+    """Of ``size`` rows (``axis`` 0) or columns, those that windows of ``extent`` outputs reach over."""
+    reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1
+    starts = np.arange(extent) * window.strides[axis] - window.pads[axis]
+    met = np.zeros(size, np.bool_)
+    for start in starts.tolist():
+        met[max(start, 0) : max(start + reach, 0)] = True
+    return int(met.sum())

@@ -1,0 +1,60 @@
+"""What the host does for the core, as modules of their own that the CPU's kernels and NumPy run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ....graph.ir import Attrs, Call, Constant, Expr, Function, Module, Tuple, Var
+from ....graph.scan import SCAN, body_of
+from ....graph.visit import calls, substitute
+from ....model import HostProgram, Layer
+from ..operators.host_moves import layouts_as_moves
+from .phases import Phase, function_of
+
+
+def phase_module(phase: Phase, results: Sequence[Call], names: Mapping[Expr, str]) -> Module:
+    """A module that computes ``results`` from what the calls of a phase on the host read from elsewhere."""
+    own = set(phase.calls)
+    outside = dict.fromkeys(
+        arg for node in phase.calls for arg in node.args if arg not in own and not isinstance(arg, Constant)
+    )
+    params = {value: Var(names[value], value.tensor_type) for value in outside}
+    body = layouts_as_moves(substitute(Tuple(tuple(results)), dict(params)))
+    attrs = Attrs({"name": "host", "outputs": tuple(names[node] for node in results)})
+    return Module(Function(tuple(params.values()), body, attrs), "host")
+
+
+def copying_module(pairs: Sequence[tuple[str, Expr]], names: Mapping[Expr, str]) -> Module:
+    """A module that gives values, which have names, the names in ``pairs``."""
+    params = {value: Var(names[value], value.tensor_type) for _, value in pairs if not isinstance(value, Constant)}
+    body = Tuple(tuple(params.get(value, value) for _, value in pairs))
+    attrs = Attrs({"name": "outputs", "outputs": tuple(name for name, _ in pairs)})
+    return Module(Function(tuple(params.values()), body, attrs), "host")
+
+
+def with_reasons(program: HostProgram, module: Module) -> HostProgram:
+    """The program of a module of `phase_module`, with layers that also say why their functions are not on the core."""
+    known = [
+        (str(inner.op), frozenset((*inner.span.nodes, *node.span.nodes)), function_of(node).host_reason)
+        for node in calls(module.main.body) for inner in _with_loops(function_of(node).body)
+    ]  # fmt: skip
+    return replace(program, layers=tuple(_with_reason(layer, known) for layer in program.layers))
+
+
+def _with_loops(body: Expr) -> list[Call]:
+    """All calls of a function, also those inside of loops."""
+    inside = [node for loop in calls(body) if loop.op == SCAN for node in _with_loops(body_of(loop).body)]
+    return [*calls(body), *inside]
+
+
+def _with_reason(layer: Layer, known: Sequence[tuple[str, frozenset[str], str]]) -> Layer:
+    """``known``: an operator on the host, the user's nodes that it is of, and why it is there."""
+    reasons: dict[str, None] = {}
+    nodes, operators = set(layer.nodes), set(layer.operators)
+    for operator, own, reason in known:
+        if operator in operators and (not nodes or not nodes.isdisjoint(own)):
+            reasons.setdefault(reason)
+    if layer.device == "numpy":
+        reasons.setdefault(f"NumPy runs it: {layer.reason}")
+    return replace(layer, reason="; ".join(reasons) or "part of a function on the host")

@@ -1,0 +1,302 @@
+"""From a packed module to a compiled model: a program for each run of layers on the core, host programs between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .....hw.config import CoreConfig
+from .....hw.dram_rate import DramRate
+from .....hw.isa import Load, Store
+from .....hw.load_counts import bytes_each
+from ....graph.ir import Array, Call, Constant, Expr, Function, Module
+from ....graph.visit import calls
+from ....model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, Layer, TensorSpec, Witness
+from ...target import Job
+from ..check import Range
+from ..operators.lower import Kernel
+from ..operators.packed_layout import spread_matrices
+from ..operators.weight_groups import records_of
+from ..stream.latency_hiding import LatencyHiding
+from ..stream.stream import Issue
+from ..walk.emit import Emitter
+from ..walk.emit_nest import DramBuffer
+from .compile_kernel import Generated, generate_slice
+from .function_program import finish_program
+from .host_part import copying_module, phase_module, with_reasons
+from .inner_tensors import inner_tensors
+from .phases import Phase, check_strict, function_of, split_phases
+from .slices import CONCAT, KernelSlice, slices_of
+from .tuned import Lookup
+from .window import DmaWindow
+
+LinkHost = Callable[[Module], HostProgram]
+"""Compiles a module whose functions run on the host, at stage "host"."""
+
+
+def link(
+    module: Module, config: CoreConfig, rate: DramRate, job: Job, link_host: LinkHost, *, vthreads: int = 2,
+    tuned: Lookup | None = None, hiding: LatencyHiding = LatencyHiding.RINGS,
+) -> CompiledModel:  # fmt: skip
+    """Compile every primitive function of a packed module and put the whole together.
+
+    ``rate``: of the DRAM that schedules are chosen for. ``vthreads``: tiles in flight at once. ``tuned``: settings
+    that were measured. ``hiding``: of latencies. Tensors that are not
+    alive at the same time share bytes of the window, unless the job keeps them all. Raises CompileError that names the
+    function, stage or buffer at fault; every program has passed the checker.
+    """
+    if job.strict:
+        check_strict(module)
+    return _Linker(module, config, rate, job, link_host, vthreads, tuned, hiding).run()
+
+
+@dataclass
+class _Linker:
+    module: Module
+    config: CoreConfig
+    rate: DramRate
+    job: Job
+    link_host: LinkHost
+    vthreads: int
+    tuned: Lookup | None = None
+    hiding: LatencyHiding = LatencyHiding.RINGS
+    tuned_kernels: int = 0
+    names: dict[Expr, str] = field(default_factory=dict)
+    window: DmaWindow = field(default_factory=DmaWindow)
+    layers: list[Layer] = field(default_factory=list)
+
+    def run(self) -> CompiledModel:
+        main = self.module.main
+        phases = split_phases(self.module)
+        self._name_values(phases)
+        slices = {
+            node: slices_of(node, self.config, self.rate, self.vthreads, self.tuned)
+            for phase in phases if phase.on_core for node in phase.calls
+        }  # fmt: skip
+        self._place_constants(slices)
+        self.window.plan_tensors(phases, self.names, reuse=not self.job.keep)
+        steps: list[CoreStep | HostStep] = []
+        for number, phase in enumerate(phases, 1):
+            steps.append(self._program(phase, slices) if phase.on_core else self._host_step(phase, phases[number:]))
+        steps += self._remaining_outputs()
+        programs = [step for step in steps if isinstance(step, CoreStep)]
+        constants = tuple(self.window.constants.values())
+        core = CorePart(self.config, self.window.end, self.window.slots, constants) if programs else None
+        return CompiledModel(
+            name=main.name or "model",
+            target="accel",
+            inputs=tuple(TensorSpec(param.name, param.type.shape, param.type.dtype) for param in main.params),
+            outputs=tuple(
+                TensorSpec(name, result.shape, result.dtype)
+                for name, result in zip(main.output_names, main.results, strict=True)
+            ),
+            steps=tuple(steps),
+            layers=tuple(self.layers),
+            core=core,
+            witness=Witness.of(self.module, self.names) if programs else None,
+            tensors=inner_tensors(self.module, self.names) if self.job.keep else {},
+            statistics={
+                "instructions": sum(len(step.layer_of) for step in programs),
+                "program_bytes": sum(step.program.nbytes for step in programs),
+                "constant_bytes": sum(segment.data.nbytes for segment in constants),
+                "vthreads": self.vthreads,
+                "dram_latency": self.rate.latency,
+                "dram_bytes_per_cycle": self.rate.bytes_per_cycle,
+                **({"tuned_kernels": self.tuned_kernels} if self.tuned is not None else {}),
+            },
+        )
+
+    def _name_values(self, phases: Sequence[Phase]) -> None:
+        """Each value gets the name of the user's tensor where that is free; outputs keep theirs."""
+        main = self.module.main
+        used_names = {param.name for param in main.params} | set(main.output_names)
+        for param in main.params:
+            self.names[param] = param.name
+        outputs = {id(result): name for name, result in zip(main.output_names, main.results, strict=True)}
+        for phase in phases:
+            for node in phase.calls:
+                if id(node) in outputs and not phase.on_core and node not in self.names:
+                    self.names[node] = outputs[id(node)]
+                    continue
+                wish = (node.span.tensor if phase.on_core else "") or function_of(node).name
+                name, number = wish, 0
+                while name in used_names:
+                    number += 1
+                    name = f"{wish}.{number}"
+                used_names.add(name)
+                self.names[node] = name
+
+    def _place_constants(self, slices: Mapping[Call, Sequence[KernelSlice]]) -> None:
+        for each in (each for several in slices.values() for each in several):
+            for turn in each.turns or (each,):
+                for tensor, value in turn.kernel.constants:
+                    self._constant(turn.kernel, tensor.name, value)
+        for node in slices:
+            for arg in node.args:
+                if isinstance(arg, Constant):
+                    self.window.constant(arg.value)
+
+    def _constant(self, kernel: Kernel, name: str, value: Array) -> int:
+        """The offset of a kernel's constant."""
+        if kernel.records_of(name):
+            return self.window.constant(records_of(value, self.config)).offset
+        return self.window.constant(spread_matrices(value, kernel.pitch_of(name))).offset
+
+    # The host's part
+
+    def _host_step(self, phase: Phase, later: Sequence[Phase]) -> HostStep:
+        """What a phase computes that somebody else reads; all of it where results are kept."""
+        read = {arg for other in later for node in other.calls for arg in node.args} | set(self.module.main.results)
+        results = [node for node in phase.calls if self.job.keep or node in read]
+        module = phase_module(phase, results, self.names)
+        return self._add_host_step(with_reasons(self._host_program(module), module))
+
+    def _remaining_outputs(self) -> list[HostStep]:
+        """Outputs that are inputs, constants, or a value that has another name already: the host copies them."""
+        main = self.module.main
+        pairs = [
+            (name, result) for name, result in zip(main.output_names, main.results, strict=True)
+            if self.names.get(result) != name
+        ]  # fmt: skip
+        if not pairs:
+            return []
+        return [self._add_host_step(self._host_program(copying_module(pairs, self.names)))]
+
+    def _host_program(self, module: Module) -> HostProgram:
+        functions = [node for node in calls(module.main.body) if isinstance(node.op, Function)]
+        self.job.progress(f"compiling {len(functions)} functions for the host")
+        return self.link_host(module)
+
+    def _add_host_step(self, program: HostProgram) -> HostStep:
+        first = len(self.layers)
+        self.layers += program.layers
+        return HostStep(
+            program, tuple(each.name for each in program.inputs), tuple(each.name for each in program.outputs), first
+        )
+
+    # The core's part
+
+    def _program(self, phase: Phase, slices: Mapping[Call, Sequence[KernelSlice]]) -> CoreStep:
+        emitter = Emitter(self.config, rings=self.hiding is LatencyHiding.RINGS)
+        first_layer = len(self.layers)
+        schedules = []
+        for number, node in enumerate(phase.calls):
+            self.job.progress(f"compiling {function_of(node).name} ({number + 1} of {len(phase.calls)})")
+            generated = [
+                each for part in slices[node] for each in self._generate(emitter, node, part, first_layer + number)
+            ]
+            schedules.append("\n".join(map(_account, generated)))
+        offset = self.window.end
+        ranges = tuple(Range(each.offset, each.offset + each.data.nbytes) for each in self.window.constants.values())
+        stream, code = finish_program(self.config, self.rate, emitter.issues, offset, ranges, self.hiding)
+        self.window.allocate(code.nbytes)
+        traffic = _traffic(self.config, stream)
+        for number, node in enumerate(phase.calls):
+            loaded, stored = traffic.get(first_layer + number, (0, 0))
+            self.layers.append(self._layer(node, slices[node][0].kind, loaded, stored, schedules[number]))
+        last = len(self.layers) - 1
+        written = {self.names[node] for node in phase.calls}
+        read = dict.fromkeys(
+            self.names[arg] for node in phase.calls for arg in node.args if not isinstance(arg, Constant)
+        )
+        leaving = self._leaving(phase)
+        return CoreStep(
+            program=code,
+            program_offset=offset,
+            inputs=tuple(name for name in read if name not in written),
+            outputs=tuple(self.names[node] for node in phase.calls if node in leaving),
+            layer_of=np.array([issue.layer for issue in stream] + [last], np.int32),
+            tile_of=np.array([issue.tile for issue in stream] + [0], np.int32),
+        )
+
+    def _layer(self, node: Call, kind: str, loaded: int, stored: int, schedule: str) -> Layer:
+        function = function_of(node)
+        shape = function.attrs.get("shape")
+        return Layer(
+            name=function.name,
+            nodes=node.span.nodes,
+            kind=kind,
+            device="core",
+            output=self.names[node],
+            shape=tuple(int(str(size)) for size in shape) if isinstance(shape, tuple) else node.shape,
+            macs=int(str(function.attrs.get("macs", 0))),
+            operators=operators_of(function),
+            boundaries=(str(function.attrs["not_chained"]),) if "not_chained" in function.attrs else (),
+            saved_bytes=int(str(function.attrs.get("saved_bytes", 0))),
+            bytes_loaded=loaded,
+            bytes_stored=stored,
+            schedule=schedule,
+        )
+
+    def _generate(self, emitter: Emitter, node: Call, part: KernelSlice, layer: int) -> list[Generated]:
+        if part.kind == CONCAT and self._lies_there(node, part):
+            return []
+        generated = generate_slice(
+            emitter, part, lambda each: self._places(node, each), threads=self.vthreads, rate=self.rate, layer=layer,
+            dump=self.job.dump,
+        )  # fmt: skip
+        self.tuned_kernels += sum(bool(each.origin) for each in generated)
+        return generated
+
+    def _lies_there(self, node: Call, part: KernelSlice) -> bool:
+        """Whether the operand that a part of a concatenation copies was made in its place."""
+        places = self._places(node, part)
+        return places[part.kernel.inputs[0].name].offset == places[part.kernel.output.name].offset
+
+    def _leaving(self, phase: Phase) -> set[Expr]:
+        """The values that something else than a phase reads: the host, a later program, or who runs the model."""
+        main, own = self.module.main, set(phase.calls)
+        return {*main.results, *(arg for node in calls(main.body) if node not in own for arg in node.args)}
+
+    def _places(self, node: Call, part: KernelSlice) -> dict[str, DramBuffer]:
+        places = {
+            tensor.name: DramBuffer(
+                self._constant(part.kernel, tensor.name, value),
+                True,
+                part.kernel.kept_of(tensor.name),
+                part.kernel.pitch_of(tensor.name),
+                part.kernel.records_of(tensor.name),
+            )
+            for tensor, value in part.kernel.constants
+        }
+        for name, (operand, shift) in part.inputs.items():
+            arg = node.args[operand]
+            if isinstance(arg, Constant):
+                places[name] = DramBuffer(self.window.constant(arg.value).offset + shift, constant=True)
+            else:
+                places[name] = DramBuffer(self.window.slots[self.names[arg]].offset + shift)
+        output = self.window.slots[self.names[node]].offset + part.output_shift
+        places[part.kernel.output.name] = DramBuffer(output)
+        return places
+
+
+def _account(generated: Generated) -> str:
+    """A kernel's schedule for people, and where it comes from."""
+    origin = [f"# {generated.origin}"] if generated.origin else []
+    return "\n".join([*origin, *map(str, generated.schedule.trace)])
+
+
+def operators_of(function: Function) -> tuple[str, ...]:
+    """What a function computes, also inside of functions that it calls."""
+    names: list[str] = []
+    for node in calls(function.body):
+        names += operators_of(node.op) if isinstance(node.op, Function) else [str(node.op)]
+    return tuple(names)
+
+
+def _traffic(config: CoreConfig, stream: Sequence[Issue]) -> dict[int, tuple[int, int]]:
+    """Bytes loaded and stored by each layer."""
+    traffic: dict[int, tuple[int, int]] = {}
+    for issue in stream:
+        loaded, stored = traffic.get(issue.layer, (0, 0))
+        match issue.instruction:
+            case Load(rows=rows, columns=columns) as load:
+                loaded += rows * columns * bytes_each(config, load)
+            case Store(rows=rows, columns=columns):
+                stored += rows * columns * config.out_bytes
+            case _:
+                continue
+        traffic[issue.layer] = (loaded, stored)
+    return traffic

@@ -1,0 +1,86 @@
+"""Who runs what: the calls of a packed module as phases that alternate between the host and the core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ....graph.ir import Call, Expr, Function, GraphError, Module
+from ....graph.registry import operator_of
+from ....graph.visit import calls, topological_order
+from ...errors import CompileError
+
+
+@dataclass
+class Phase:
+    """Calls that run together: on the host, or on the core as one program."""
+
+    on_core: bool
+    calls: list[Call] = field(default_factory=list)
+
+
+def function_of(node: Call) -> Function:
+    """The function that a call calls."""
+    if not isinstance(node.op, Function):
+        raise GraphError(f"{node.op} is no function", at=node.span)
+    return node.op
+
+
+def is_primitive(node: Expr) -> bool:
+    """Whether a value is made by the core."""
+    return isinstance(node, Call) and isinstance(node.op, Function) and node.op.is_primitive
+
+
+def is_packed_concat(node: Call) -> bool:
+    """Whether a call puts activations side by side, which is a matter of placement."""
+    body = function_of(node).body
+    return isinstance(body, Call) and body.op == "packed_concat"
+
+
+def split_phases(module: Module) -> list[Phase]:
+    """As few phases as the dataflow allows, the first on the host. CompileError for an operator in no function."""
+    waiting = [node for node in topological_order(module.main.body) if isinstance(node, Call)]
+    for node in waiting:
+        if not isinstance(node.op, Function):
+            raise CompileError(f"{node.op} is in no function", at=str(node.span), hint="run the passes")
+    done: set[int] = set()
+    phases: list[Phase] = []
+    on_core = False
+    while waiting:
+        phase = Phase(on_core)
+        later = []
+        for node in waiting:
+            ready = all(id(arg) in done for arg in node.args if isinstance(arg, Call))
+            if is_primitive(node) == on_core and ready:
+                phase.calls.append(node)
+                done.add(id(node))
+            else:
+                later.append(node)
+        waiting = later
+        on_core = not on_core
+        if phase.calls:
+            phases.append(phase)
+    return phases
+
+
+def check_strict(module: Module) -> None:
+    """CompileError for the first host function other than quantisation, softmax and layout at the network's ends."""
+    order = calls(module.main.body)
+    after_core: dict[Expr, bool] = {}
+    before_core: dict[Expr, bool] = {}
+    for node in order:
+        after_core[node] = any(after_core.get(arg, False) or is_primitive(arg) for arg in node.args)
+    for node in reversed(order):
+        for arg in node.args:
+            before_core[arg] = before_core.get(arg, False) or before_core.get(node, False) or is_primitive(node)
+    for node in order:
+        if not isinstance(node.op, Function) or node.op.is_primitive:
+            continue
+        entries = list(filter(None, map(operator_of, calls(node.op.body))))
+        between = after_core[node] and before_core.get(node, False)
+        if between or not all(entry.passive for entry in entries):
+            what = node.op.span.node or node.span.node or node.op.name
+            names = ", ".join(sorted({entry.name for entry in entries}))
+            raise CompileError(
+                f"{names} would run on the host: {node.op.host_reason}", at=f"node {what!r}",
+                hint="compile without strict, or change the model",
+            )  # fmt: skip

@@ -1,0 +1,1 @@
+"""How a kernel is cut and ordered: tilings, schedules, and what is proved of the loops that come of them."""

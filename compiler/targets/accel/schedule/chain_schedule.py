@@ -1,0 +1,127 @@
+"""Schedules of chains: layers that run tile by tile in one function, whose results in between stay on the core.
+
+The last layer is tiled as any other (`schedule`). The layers before it are computed where their results are read:
+inside the loop over tiles, or, where each output group reads only its own input group, inside the loop over chunks of
+the last reduction. What windows of neighbouring tiles share is computed for each of them. The iterations of all these
+loops overlap (`pipelined`), each layer later than the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ....tensor.ir import Block, Var
+from ....tensor.schedule import Schedule
+from ....tensor.tree import find_block
+from ..operators.lower import Section, Stages
+from .pipelined import pipeline
+from .tiling import ChainTiling, Problem, Tiling, tile_loops
+
+MATRIX_DIMENSIONS = 2
+"""Dimensions of an entry of ``wgt``, which is copied whole: the depthwise mode leaves some of its rows unused."""
+
+Caches = dict[tuple[str, str], str]
+"""Copies of parameters and weights: (reading stage, parameter) -> copying stage."""
+
+
+def attach_vector(schedule: Schedule, stages: Stages, vector: tuple[str, ...], loop: Var) -> None:
+    """Compute vector stages, and what they read of DRAM as int32, inside ``loop``."""
+    for name in (*reversed(vector), *stages.widened):
+        schedule.compute_at(name, loop)
+    for name, overwritten in stages.in_place:
+        # What an earlier stage wrote over has the name of either.
+        made = find_block(schedule.func, overwritten)[-1]
+        schedule.inplace(name, made.body.buffer.name if isinstance(made, Block) else overwritten)
+
+
+def order_reduction(schedule: Schedule, section: Section, tiling: Tiling | None) -> Var | None:
+    """Bring the reduction's loops into the order of a matrix or vector instruction; gives the loop over chunks, into
+    which ``tiling`` may cut it."""
+    loops = schedule.get_loops(section.stages.reduce)
+    if not section.matrix_weights:
+        no, ko, y, x, ro, n, so, kh, kw = loops[-9:]
+        schedule.reorder(no, ko, y, x, kh, kw, ro, n, so)
+        return None
+    if section.tapped:  # the micro-ops of a row share columns of taps
+        no, ko, y, x, ro, n, so, th, tw, kh, kw = loops[-11:]
+        schedule.reorder(no, ko, th, tw, y, x, ro, n, so, kh, kw)
+        return None
+    if not section.input_groups:
+        no, ko, y, x, ro, n, so, kh, kw, rk, sk = loops[-11:]
+        schedule.reorder(no, ko, y, x, kh, kw, ro, n, so, rk, sk)
+        return None
+    no, ko, y, x, ro, n, so, kc, kh, kw, rk, sk = loops[-12:]
+    if tiling is None:
+        schedule.reorder(no, ko, y, x, kc, kh, kw, ro, n, so, rk, sk)
+        return None
+    outer, inner = schedule.split(kc, tiling.portion or tiling.reduction)
+    schedule.reorder(outer, no, ko, y, x, inner, kh, kw, ro, n, so, rk, sk)
+    if tiling.portion:
+        schedule.unroll(outer)
+        return None
+    return outer if tiling.reduction < section.input_groups else None
+
+
+def attach_chain(
+    schedule: Schedule, problem: Problem, tiling: ChainTiling, caches: Caches, loops: Sequence[Var]
+) -> None:
+    """Place all that the last layer's products read. ``loops``: over tiles, then perhaps over chunks of the reduction,
+    outermost first; the reduction and the vector stages of the last layer are in their places."""
+    kernel = problem.kernel
+    picture = len(tile_loops(problem, tiling)) - 2
+    at = {True: loops[-1], False: loops[picture]}
+    places = innermost(problem, tiling)
+    readers = list(zip(kernel.sections, places, strict=True))
+    for number, (section, place) in reversed(list(enumerate(readers))):
+        schedule.compute_at(section.stages.data, at[place])
+        if number:
+            producer = kernel.producers[number - 1]
+            attach_vector(schedule, producer.stages, producer.stages.vector[:-1], at[place])
+            schedule.compute_at(producer.stages.reduce, at[place])
+            order_reduction(schedule, producer, None)
+    late = _late(problem, tiling, places)
+    for section, place in zip(kernel.sections, (*places[1:], True), strict=True):
+        for stage, name in _constants(section, caches):
+            if not tiling.resident:
+                own = section is not kernel.section or stage == section.stages.reduce
+                whole = MATRIX_DIMENSIONS if stage == section.stages.reduce else 0
+                schedule.compute_at(name, at[place] if own else loops[picture + 1], whole)
+                late[name] = late[section.stages.reduce]
+    pipeline(schedule, loops, late)
+
+
+def innermost(problem: Problem, tiling: ChainTiling) -> list[bool]:
+    """For each layer, whether its input is there for the innermost loop only: a chunk of the last reduction or a tile
+    of channels. Otherwise it is there for all channels of a part of the picture."""
+    kernel = problem.kernel
+    last = kernel.section
+    places = [not last.input_groups or tiling.reduction < last.input_groups]
+    for producer in reversed(kernel.producers):
+        places.insert(0, not producer.input_groups and places[0])
+    return places
+
+
+def _late(problem: Problem, tiling: ChainTiling, places: Sequence[bool]) -> dict[str, int]:
+    """By how many iterations of the innermost loop each stage is late."""
+    kernel = problem.kernel
+    in_picture = tile_loops(problem, tiling)[-1].extent
+    if kernel.section.input_groups:
+        in_picture *= -(-kernel.section.input_groups // tiling.reduction)
+    late: dict[str, int] = {}
+    now = 0
+    for number, (section, place) in enumerate(zip(kernel.sections, places, strict=True)):
+        step = 1 if place else in_picture
+        if tiling.ahead if number == 0 else tiling.skewed:
+            now += step
+        stages = section.stages
+        names = (stages.reduce, *stages.widened, *stages.vector, stages.output)
+        late |= {name: now for name in names if name}
+    return late
+
+
+def _constants(section: Section, caches: Caches) -> Iterator[tuple[str, str]]:
+    """(reading stage, copying stage) of a layer's weights and parameters."""
+    stages = section.stages
+    yield from ((stage, caches[stage, name]) for stage, name in stages.parameters)
+    if stages.weights:
+        yield stages.reduce, stages.weights

@@ -1,0 +1,1 @@
+"""The sequential stream of instructions, and what is done to it as a whole: order, parts, tokens."""

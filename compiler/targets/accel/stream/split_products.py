@@ -1,0 +1,143 @@
+"""Products of several output groups are cut by group where the vector engine takes their results, or gives their
+accumulators back, group by group.
+
+One instruction computes all output groups of a tile, and the vector engine waits for its end. Cut, it works on the
+first group while the array computes the next one; and the first products of a tile begin in the accumulators that it
+is done with. The parts have the loops of the whole but the outermost, so no loop register is set again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from .....hw.config import CoreConfig
+from .....hw.isa import Engine, Gemm, Loop
+from .....hw.memories import Memory
+from .stream import RECENT, Access, Issue
+
+SMALLEST_PART = 32
+"""Micro-ops of a part: shorter ones would not fill the array's pipeline."""
+
+MOST_PARTS = 64
+"""Of an instruction."""
+
+Level = tuple[int, int, int, int]
+"""Extent and strides (dst, a, b) of a loop."""
+
+Positions = npt.NDArray[np.int32]
+"""Of instructions in the stream; -1: of none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """A product that can be cut: its loops, innermost first, and of each part the accumulators, one row a part."""
+
+    gemm: Gemm
+    levels: tuple[Level, ...]
+    accumulators: npt.NDArray[np.int64]
+
+    def parts(self, whole: Issue) -> list[Issue]:
+        *below, (count, to_dst, to_src, to_wgt) = self.levels
+        return [self._part(whole, below, number * to_dst, number * to_src, number * to_wgt) for number in range(count)]
+
+    def _part(self, whole: Issue, below: Sequence[Level], to_dst: int, to_src: int, to_wgt: int) -> Issue:
+        gemm = self.gemm
+        part = replace(
+            gemm, levels=len(below), dst=gemm.dst + to_dst, src=gemm.src + to_src, wgt=gemm.wgt + to_wgt
+        )  # fmt: skip
+        written = _access(Memory.ACC, part.dst, below, 1)
+        reads = _access(Memory.INP, part.src, below, 2), _access(Memory.WGT, part.wgt, below, 3), written
+        return Issue(part, reads, (written,), whole.layer, whole.tile)
+
+
+def split_products(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
+    """The stream with such products cut; it means the same."""
+    products = _products(issues)
+    if not products:
+        return list(issues)
+    cut = _taken_by_group(config, issues, products) | _given_back_by_group(config, issues, products)
+    stream: list[Issue] = []
+    for position, issue in enumerate(issues):
+        stream += products[position].parts(issue) if position in cut else [issue]
+    return stream
+
+
+def _products(issues: Sequence[Issue]) -> dict[int, _Product]:
+    """By their positions, the products that can be cut."""
+    held: dict[int, Level] = {}
+    products: dict[int, _Product] = {}
+    for position, issue in enumerate(issues):
+        match issue.instruction:
+            case Loop(engine=Engine.GEMM) as loop:
+                held[loop.level] = loop.extent, loop.dst_stride, loop.a_stride, loop.b_stride
+            case Gemm(depthwise=0) as gemm if gemm.levels:
+                levels = tuple(held[level] for level in range(gemm.levels))
+                count, stride, *_ = levels[-1]
+                if stride and 1 < count <= MOST_PARTS and prod(level[0] for level in levels[:-1]) >= SMALLEST_PART:
+                    products[position] = _Product(gemm, levels, gemm.dst + _offsets(levels))
+    return products
+
+
+@lru_cache(maxsize=4096)
+def _offsets(levels: tuple[Level, ...]) -> npt.NDArray[np.int64]:
+    """Of the accumulators, a row for each iteration of the outermost loop."""
+    offsets = np.zeros(1, np.int64)
+    for extent, stride, *_ in levels[:-1]:
+        if stride:
+            offsets = np.add.outer(offsets, np.arange(extent) * stride).ravel()
+    count, stride, *_ = levels[-1]
+    return np.add.outer(np.arange(count) * stride, offsets)
+
+
+def _access(memory: Memory, start: int, levels: Sequence[Level], operand: int) -> Access:
+    moving = [(level[0], level[operand]) for level in levels if level[operand]]
+    return Access(memory, start, tuple(extent for extent, _ in moving), tuple(stride for _, stride in moving))
+
+
+def _taken_by_group(config: CoreConfig, issues: Sequence[Issue], products: dict[int, _Product]) -> set[int]:
+    """Products whose groups different instructions of the vector engine read, before anything writes them again."""
+    found = set()
+    reader = np.full(config.acc_depth, -1, np.int32)
+    for position in reversed(range(len(issues))):
+        issue = issues[position]
+        if position in products and _differ(reader[products[position].accumulators]):
+            found.add(position)
+        reads, writes = issue.places
+        for memory, selector in writes:
+            if memory is Memory.ACC:
+                reader[selector] = -1
+        if issue.instruction.engine is Engine.VECTOR:
+            for memory, selector in reads:
+                if memory is Memory.ACC:
+                    reader[selector] = position
+    return found
+
+
+def _given_back_by_group(config: CoreConfig, issues: Sequence[Issue], products: dict[int, _Product]) -> set[int]:
+    """Products that start sums where different instructions of the vector engine have just read others."""
+    found = set()
+    reader = np.full(config.acc_depth, -1, np.int32)
+    for position, issue in enumerate(issues):
+        product = products.get(position)
+        if product is not None and product.gemm.zero:
+            readers = reader[product.accumulators]
+            if readers.max() > position - RECENT and _differ(readers):
+                found.add(position)
+        if issue.instruction.engine is Engine.VECTOR:
+            for memory, selector in chain(*issue.places):
+                if memory is Memory.ACC:
+                    reader[selector] = position
+    return found
+
+
+def _differ(readers: Positions) -> bool:
+    """Whether every part has a reader, and not all the same."""
+    of_parts = np.maximum.reduce(readers, axis=1).tolist()
+    return bool(0 <= min(of_parts) < max(of_parts))

@@ -1,0 +1,136 @@
+"""Token insertion: waits and sends that let the engines overlap without changing what the sequential stream means.
+
+For every instruction the pass finds the latest instruction of each other engine that must be finished first (read after
+write, write after read, write after write, entry by entry). A dependence that tokens already set, or the order of an
+engine, imply costs nothing; every other becomes one token from the earlier to the later instruction. Tokens of a pair
+of engines are first in, first out, and the pass makes edges of a pair in increasing order on both sides, so that the
+k-th wait meets the k-th send. The stream run one by one never holds more than ``token_depth`` tokens of a pair: where
+it would, two tokens become one, from the later sender to the earlier taker. That, and bounded queues filled in program
+order, rules out deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from .....hw.config import CoreConfig
+from .....hw.isa import Engine
+from .....hw.memories import Memory
+from .stream import Issue, Selector, memory_sizes
+
+ENGINES = len(Engine)
+Clock = list[int]
+"""For each engine, how many of its instructions are known to be finished."""
+
+
+_NO_TABLES: dict[int, npt.NDArray[np.int32]] = {}
+_maximum = np.maximum.reduce
+
+
+class _Histories:
+    """For each memory and engine: the number of the last instruction that wrote (read) each unit, or 0."""
+
+    def __init__(self, sizes: dict[Memory, int]) -> None:
+        self._sizes = sizes
+        self._tables: dict[tuple[Memory, bool], dict[int, npt.NDArray[np.int32]]] = {}
+
+    def record(self, memory: Memory, selector: Selector, engine: int, number: int, write: bool) -> None:
+        tables = self._tables.setdefault((memory, write), {})
+        table = tables.get(engine)
+        if table is None:
+            table = tables[engine] = np.zeros(self._sizes[memory], np.int32)
+        table[selector] = number
+
+    def latest(self, memory: Memory, selector: Selector, engine: int, write: bool, needed: Clock) -> None:
+        """Raise ``needed`` to the last instructions of the other engines that wrote (read) what is accessed."""
+        for other, table in self._tables.get((memory, write), _NO_TABLES).items():
+            if other != engine:
+                number = int(_maximum(table[selector]))
+                if number > needed[other]:
+                    needed[other] = number
+
+
+def insert_tokens(config: CoreConfig, issues: Sequence[Issue], *, in_turn: bool = False) -> list[Issue]:
+    """The stream with ``waits`` and ``sends`` filled in.
+
+    ``in_turn``: each instruction waits for the one before it, so that no two engines ever work at the same time.
+    """
+    edges = _edges_in_turn(issues) if in_turn else _find_edges(config, issues)
+    _set_tokens(config, issues, edges)
+    return list(issues)
+
+
+def _edges_in_turn(issues: Sequence[Issue]) -> list[tuple[int, int]]:
+    """From each instruction to the next, where that is another engine's; an engine keeps its own in order."""
+    engines = [issue.instruction.engine for issue in issues]
+    return [(place, place + 1) for place in range(len(issues) - 1) if engines[place] != engines[place + 1]]
+
+
+def _find_edges(config: CoreConfig, issues: Sequence[Issue]) -> list[tuple[int, int]]:
+    """Pairs (earlier, later) of positions in the stream: a token goes from the one to the other."""
+    histories = _Histories(memory_sizes(config, issues))
+    clocks = [[0] * ENGINES for _ in range(ENGINES)]
+    position_of: list[list[int]] = [[-1] for _ in range(ENGINES)]  # engine -> instruction number -> position
+    clock_of: list[list[Clock]] = [[[0] * ENGINES] for _ in range(ENGINES)]
+    edges: list[tuple[int, int]] = []
+    for position, issue in enumerate(issues):
+        engine = int(issue.instruction.engine)
+        number = len(position_of[engine])
+        needed = [0] * ENGINES
+        # What is read and written is looked up and noted as written: that says no less.
+        reads, writes = issue.places
+        for memory, selector in reads:
+            histories.latest(memory, selector, engine, True, needed)
+        for memory, selector in writes:
+            histories.latest(memory, selector, engine, True, needed)
+            histories.latest(memory, selector, engine, False, needed)
+        clock = clocks[engine]
+        late = [other for other in range(ENGINES) if needed[other] > clock[other]]
+        if len(late) > 1:  # the latest first: it may know that the earlier ones have finished
+            late.sort(key=lambda each: position_of[each][needed[each]], reverse=True)
+        for other in late:
+            if needed[other] > clock[other]:
+                edges.append((position_of[other][needed[other]], position))
+                clock[:] = map(max, clock, clock_of[other][needed[other]])
+        clock[engine] = number
+        position_of[engine].append(position)
+        clock_of[engine].append(clock.copy())
+        for memory, selector in reads:
+            histories.record(memory, selector, engine, number, False)
+        for memory, selector in writes:
+            histories.record(memory, selector, engine, number, True)
+    return edges
+
+
+def _set_tokens(config: CoreConfig, issues: Sequence[Issue], edges: Sequence[tuple[int, int]]) -> None:
+    """Tokens for the edges, or for fewer that imply them.
+
+    Where a pair would hold one token too many, two in a row become one, from the later sender to the earlier taker. No
+    taker has come yet, so all senders stand before it, and what the two said follows from the order of the engines.
+    They are joined where the taker is furthest behind its new sender, so that it loses least.
+    """
+    takers: dict[int, list[int]] = {}
+    for earlier, later in edges:
+        takers.setdefault(earlier, []).append(later)
+    held: dict[tuple[int, int], list[tuple[int, int]]] = {}  # tokens of a pair: positions of sender and taker
+    for position, issue in enumerate(issues):
+        engine = int(issue.instruction.engine)
+        if issue.waits:
+            for source in range(ENGINES):
+                if issue.waits >> source & 1:
+                    held[source, engine].pop(0)
+        for later in takers.get(position, ()):
+            target = int(issues[later].instruction.engine)
+            tokens = held.setdefault((engine, target), [])
+            tokens.append((position, later))
+            issue.sends |= 1 << target
+            issues[later].waits |= 1 << engine
+            if len(tokens) > config.token_depth:
+                first = max(range(len(tokens) - 1), key=lambda each: tokens[each][1] - tokens[each + 1][0])
+                (sender, taker), (next_sender, next_taker) = tokens[first : first + 2]
+                issues[sender].sends &= ~(1 << target)
+                issues[next_taker].waits &= ~(1 << engine)
+                tokens[first : first + 2] = [(next_sender, taker)]
