@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import Record, print_table, write_json
-from synthesis import CORES
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.synthesis import CORES
 from weft.boards.area import LutModel, MeasuredModules, bram36_of, dsp_of, measured_modules, modules_text
 from weft.hw.synthesis import Target, synthesise
 

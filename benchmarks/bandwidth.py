@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import weft
-from common import Record, print_table, write_json
-from networks import packed_module
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.networks import packed_module
 from weft.examples.models.build import build
 from weft.hw.config import CoreConfig, load_config
 from weft.runtime.profile_whatif import predict_runs

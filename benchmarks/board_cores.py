@@ -18,8 +18,8 @@ from functools import cache
 from pathlib import Path
 
 import weft
-from common import Record, print_table, write_json
-from networks import packed_module
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.networks import packed_module
 from weft.boards.board import Board, all_boards
 from weft.boards.design import fitted_core, make_design
 from weft.boards.errors import BoardError

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from common import Record, print_table, processor, write_json
+from weft.benchmarks.common import Record, print_table, processor, write_json
 from weft.boards.board import find_board
 from weft.boards.design import make_design
 from weft.boards.device import PynqDevice

@@ -19,8 +19,8 @@ from itertools import product
 from pathlib import Path
 
 import weft
-from common import Record, print_table, write_json
-from networks import memory, packed_module
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.networks import memory, packed_module
 from weft.examples.models.build import ARCHITECTURES, build
 from weft.hw.config import CoreConfig, named_config
 from weft.runtime.profile_whatif import predict_runs

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import weft
-from common import Record, print_table, write_json
+from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.compile import compile_model
 from weft.compiler.graph import Attrs, Function, Module, Span, call
 from weft.compiler.model import CompiledModel

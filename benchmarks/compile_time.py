@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import Record, print_table, processor, write_json
+from weft.benchmarks.common import Record, print_table, processor, write_json
 
 NETWORKS = ("resnet18", "resnet50", "mobilenet_v1", "mobilenet_v2")
 SECONDS_ALLOWED = {"resnet18": 30.0, "resnet50": 60.0}
@@ -68,7 +68,7 @@ CPU_SECONDS_ALLOWED = {"cold": 10.0, "kept": 3.0}
 
 def cpu_main(names: Sequence[str], json_path: Path | None) -> int:
     """Compile and load for this machine's processor twice: with an empty cache, and again."""
-    from peer_forms import subject  # needs onnxruntime
+    from weft.benchmarks.zoo.peer_forms import subject  # needs onnxruntime
 
     records, rows, good = [], [], True
     for name in names:
@@ -153,7 +153,7 @@ def main() -> int:
     arguments = parser.parse_args()
     networks = NETWORKS
     if arguments.target == "cpu":
-        import peer_forms
+        from weft.benchmarks.zoo import peer_forms
 
         networks = peer_forms.NETWORKS
     for name in arguments.names:

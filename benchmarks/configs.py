@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import weft
-from common import Record, print_table, write_json
-from networks import graph_layers, misplaced, packed_module
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.networks import graph_layers, misplaced, packed_module
 from weft.compiler.model import CompiledModel
 from weft.examples.digits.data import split_digits
 from weft.examples.models.build import build

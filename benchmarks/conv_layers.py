@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from common import Record, print_table, write_json
-from conv_sweep import draw
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.conv_sweep import draw
 from weft.compiler.graph import Attrs, Constant, Function, Module, Span, TensorType, Var, call, calls, evaluate
 from weft.compiler.model import CompiledModel
 from weft.compiler.operators.numerics import quantise_multiplier

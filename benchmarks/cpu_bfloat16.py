@@ -24,7 +24,7 @@ import ml_dtypes
 import numpy as np
 import torch
 import weft
-from common import print_table, processor
+from weft.benchmarks.common import print_table, processor
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Var, call
 from weft.compiler.targets.cpu.processor import Processor, host_target
 

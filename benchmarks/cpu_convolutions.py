@@ -15,8 +15,8 @@ from math import prod
 
 import numpy as np
 import onnx
-from cpu_matmul import Measured, compared, report
 from onnx import helper, numpy_helper
+from weft.benchmarks.cpu_matmul import Measured, compared, report
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ import numpy as np
 import onnx
 import onnxruntime
 import weft
-from common import print_table, processor
 from onnx import helper, numpy_helper
+from weft.benchmarks.common import print_table, processor
 from weft.compiler.targets.cpu.processor import host_target
 
 SHAPES = (

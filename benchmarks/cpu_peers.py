@@ -35,9 +35,9 @@ import numpy as np
 import onnxruntime
 import openvino
 import weft
-from common import Record, print_table, processor, write_json
-from isolated import Broken, Isolated
-from peer_forms import EIGHT_BIT_FORMS, NETWORKS, TIMM, Subject, subject
+from weft.benchmarks.campaigns.isolated import Broken, Isolated
+from weft.benchmarks.common import Record, print_table, processor, write_json
+from weft.benchmarks.zoo.peer_forms import EIGHT_BIT_FORMS, NETWORKS, TIMM, Subject, subject
 from weft.compiler.targets.cpu.processor import host_target
 
 ENGINES = ("weft", "onnxruntime", "openvino")
@@ -172,18 +172,17 @@ def timed(run: Run) -> float:
 CHILD = """
 import json, sys, time
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
 import numpy as np
-if sys.argv[2] == "weft":
+if sys.argv[1] == "weft":
     import weft
-elif sys.argv[2] == "onnxruntime":
+elif sys.argv[1] == "onnxruntime":
     import onnxruntime
 else:
     import openvino
-from cpu_peers import runner
-inputs = dict(np.load(sys.argv[5]))
+from weft.benchmarks.cpu_peers import runner
+inputs = dict(np.load(sys.argv[4]))
 started = time.perf_counter()
-run, _ = runner(sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]), inputs)
+run, _ = runner(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), inputs)
 run()
 seconds = time.perf_counter() - started
 # Not getrusage: its peak begins with that of the process that started this one.
@@ -197,7 +196,7 @@ def first_result(engine: str, path: Path, threads: int, inputs: Mapping[str, Arr
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "inputs.npz"
         np.savez(data, **inputs)
-        command = [sys.executable, "-c", CHILD, str(Path(__file__).parent), engine, str(path), str(threads), str(data)]
+        command = [sys.executable, "-c", CHILD, engine, str(path), str(threads), str(data)]
         environment = {**os.environ, "WEFT_CACHE": str(Path(folder) / "cache")}
         done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     seconds, peak = json.loads(done.stdout.strip().splitlines()[-1])

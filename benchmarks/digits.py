@@ -20,9 +20,9 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 import weft
-from common import Record, print_table, write_json
 from rich.console import Console
 from rich.progress import track
+from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Call, Expr, Function, Module, evaluate
 from weft.compiler.model import CompiledModel, Layer

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from common import Record, print_table, write_json
+from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.tune.database import Database
 from weft.explore.front import hypervolume
 from weft.explore.measure import Measure, Network, open_network

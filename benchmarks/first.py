@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from common import Record, machine, print_table, processor, write_json
+from weft.benchmarks.common import Record, machine, print_table, processor, write_json
 
 COMMAND_SECONDS = 0.25
 """CPU seconds allowed for what needs no command."""
@@ -146,7 +146,7 @@ def again(rounds: int) -> list[Record]:
 
 def results(name: str, bits: int, rounds: int) -> list[Record]:
     """First and second results of a network."""
-    from peer_forms import subject
+    from weft.benchmarks.zoo.peer_forms import subject
 
     item = subject(name, bits)
     path = item.files["float" if bits == 32 else "qdq-u8"]

@@ -26,8 +26,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import Record, print_table, write_json
-from gpu_tools import installed_tool, ptxas_figures
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.gpu_tools import installed_tool, ptxas_figures
 from weft.compiler import tensor as te
 from weft.compiler.targets.gpu.devices import DEVICES, NVIDIA, GpuDescription
 from weft.compiler.targets.gpu.mma_shapes import MmaShape

@@ -33,11 +33,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import gpu_work
 import numpy as np
 import weft
-from common import Record, print_table, write_json
-from gpu_work import Work
+from weft.benchmarks import gpu_work
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.gpu_work import Work
 from weft.compiler.model import CompiledModel, GpuCode, HostStep
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.gpu.devices import NVIDIA

@@ -27,11 +27,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import weft
-from common import Record, print_table, write_json
-from gpu_loops import ptx_loop
-from gpu_tools import counted_steps, installed_tool, ptxas_figures
 from onnx import TensorProto, helper, numpy_helper
-from quantised_networks import network
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.gpu_loops import ptx_loop
+from weft.benchmarks.gpu_tools import counted_steps, installed_tool, ptxas_figures
+from weft.benchmarks.zoo.quantised_networks import network
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.gpu.devices import NVIDIA
 from weft.examples.models.build import build

@@ -26,11 +26,11 @@ from unittest.mock import patch
 
 import numpy as np
 import weft
-from common import Record, print_table, write_json
-from gpu_loops import machine_loop, product_text, shapes_of, wanted
-from gpu_tools import counted_steps, installed_tool, ptxas_figures
-from gpu_work import attention_module, attention_operands, product_module, random
 from onnx import TensorProto, helper
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.gpu_loops import machine_loop, product_text, shapes_of, wanted
+from weft.benchmarks.gpu_tools import counted_steps, installed_tool, ptxas_figures
+from weft.benchmarks.gpu_work import attention_module, attention_operands, product_module, random
 from weft.compiler.graph import Module
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.gpu import tensor_cores

@@ -26,8 +26,8 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from common import Record, print_table, write_json
 from rich.progress import track
+from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.graph import Array, GraphError, Module, Unsupported, evaluate, operators, topological_order
 from weft.compiler.graph.dtypes import FLOATS, is_float, numpy_dtype, step
 from weft.compiler.graph.ir import TensorType
@@ -91,7 +91,7 @@ Autograd = Callable[[Module, Mapping[str, Array], Mapping[str, Array], list[str]
 def pytorch() -> Autograd | None:
     """PyTorch's autograd on our graphs, where it is installed."""
     try:
-        import torch_graph
+        from weft.benchmarks import torch_graph
     except ImportError:
         return None
     return torch_graph.gradients  # type: ignore[no-any-return]

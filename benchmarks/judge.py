@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from common import Record, print_table, write_json
+from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.tune.database import Database
 from weft.examples.models.build import build

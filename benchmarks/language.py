@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from common import Record, print_table, write_json
+from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call
 from weft.hw.config import PYNQ, CoreConfig
 from weft.quantise.plan import Plan

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import weft
-from common import Record, print_table, write_json
-from conv_layers import SHAPES, layer, lowered, predicted, run
-from latency_hiding_plot import Point, draw
 from rich.console import Console
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.conv_layers import SHAPES, layer, lowered, predicted, run
+from weft.benchmarks.latency_hiding_plot import Point, draw
 from weft.compiler.model import CompiledModel
 from weft.examples.models.build import ARCHITECTURES, build
 from weft.hw.config import CoreConfig, named_config

@@ -23,9 +23,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import weft
-from litert_cases import FAMILIES, Case
-from litert_models import Array, interpreted
-from litert_networks import networks
+from weft.benchmarks.zoo.litert_cases import FAMILIES, Case
+from weft.benchmarks.zoo.litert_models import Array, interpreted
+from weft.benchmarks.zoo.litert_networks import networks
 from weft.compiler.frontends.litert.source import LitertSource
 from weft.compiler.graph import evaluate_function
 

@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 import weft
-from common import Record, print_table, write_json
-from mixed_network import Array, mixed_model
-from networks import check_integers, packed_module
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.networks import check_integers, packed_module
+from weft.benchmarks.zoo.mixed_network import Array, mixed_model
 from weft.compiler.graph import (
     Call,
     Constant,

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import weft
-from common import Record, print_table, write_json
 from rich.console import Console
+from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Call, Expr, Function, Module, evaluate, operator
 from weft.compiler.model import CompiledModel

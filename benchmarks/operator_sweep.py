@@ -25,12 +25,11 @@ import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
-import sweep_cases
-import sweep_windows
 import weft
-from common import Record, print_table, write_json
 from onnx.reference import ReferenceEvaluator
-from sweep_cases import Array, Case
+from weft.benchmarks import sweep_cases, sweep_windows
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.sweep_cases import Array, Case
 from weft.compiler.frontends.onnx.specialise import specialise
 from weft.compiler.graph import evaluate
 

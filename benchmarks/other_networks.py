@@ -26,11 +26,12 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from common import Record, print_table, write_json
-from exported_networks import PREFIX, NotExportedError, exported_network
-from mixed import HostPart
-from quantised_forms import Form, Inputs, quantised
-from quantised_graphs import equal, graph_layers
+from weft.benchmarks.campaigns.quantised_graphs import equal, graph_layers
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.mixed import HostPart
+from weft.benchmarks.zoo.exported_networks import PREFIX, NotExportedError, exported_network
+from weft.benchmarks.zoo.quantised_forms import Form, Inputs, quantised
+from weft.benchmarks.zoo.whole_networks import ARCHITECTURES, float_network
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import from_onnx
 from weft.compiler.model import CompiledModel
@@ -39,7 +40,6 @@ from weft.compiler.targets.target import target_options
 from weft.hw.config import CoreConfig, load_config
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
-from whole_networks import ARCHITECTURES, float_network
 
 FORM = Form("QDQ", "QInt8", "QInt8", per_channel=True, pre_process=True)
 ROUNDS = 5

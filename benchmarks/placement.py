@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import weft
-from common import Record, print_table, write_json
-from placement_networks import NETWORKS, SHAPE, Form, forms, network, random_forms
 from weft.api import integer_graph
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.zoo.placement_networks import NETWORKS, SHAPE, Form, forms, network, random_forms
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Module, calls, evaluate
 from weft.compiler.graph.registry import operator_of

@@ -30,7 +30,7 @@ from shutil import which
 
 import numpy as np
 import weft
-from common import Record, print_table, write_json
+from weft.benchmarks.common import Record, print_table, write_json
 from weft.hw.axi import PAGE_BYTES, REGISTER_ADDRESS_BITS
 from weft.hw.config import NAMED, TINY, CoreConfig, named_config
 from weft.hw.lint_waivers import waiver_file

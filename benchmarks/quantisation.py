@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from common import Record, print_table, write_json
+from weft.benchmarks.common import Record, print_table, write_json
 from weft.examples.stations import depthwise, residual
 from weft.examples.stations.networks import Body
 from weft.examples.stations.networks import depthwise as depthwise_network

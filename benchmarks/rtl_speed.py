@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from common import Record, print_table, write_json
+from weft.benchmarks.common import Record, print_table, write_json
 from weft.hw.config import CoreConfig, named_config
 from weft.hw.isa import (
     Engine,

@@ -11,8 +11,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from onnx import TensorProto
-from sweep_cases import Array, Case, case, specials
-from sweep_exact import nearest
+from weft.benchmarks.sweep_cases import Array, Case, case, specials
+from weft.benchmarks.sweep_exact import nearest
 
 HALF = Fraction(1, 2)
 

@@ -14,7 +14,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from common import Record, print_table, write_json
+from weft.benchmarks.common import Record, print_table, write_json
 from weft.boards.fit import Measurement, measurement_text
 from weft.hw.config import NAMED, PYNQ, CoreConfig
 from weft.hw.synthesis import Synthesis, Target, synthesise

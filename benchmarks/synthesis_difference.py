@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from common import print_table
-from synthesis import CORES
+from weft.benchmarks.common import print_table
+from weft.benchmarks.synthesis import CORES
 from weft.boards.board import all_boards
 from weft.boards.fit import Measurement, measurement_text, measurements
 from weft.hw.config import PYNQ, WIDE, CoreConfig

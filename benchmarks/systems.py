@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from common import Record, print_table, write_json
+from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.model import CompiledModel
 from weft.examples.models.build import build
 from weft.hw.config import PYNQ, TINY, CoreConfig

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from common import Record, print_table, write_json
-from conv_layers import SHAPES, layer, lowered
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.conv_layers import SHAPES, layer, lowered
 from weft.compiler.model import CompiledModel, CoreStep
 from weft.examples.models.build import build
 from weft.hw.config import TINY, CoreConfig, named_config

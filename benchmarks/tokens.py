@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import weft
-from common import Record, print_table, write_json
-from quantised_build import Net
-from quantised_forms import Form, Inputs, quantised
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.zoo.quantised_build import Net
+from weft.benchmarks.zoo.quantised_forms import Form, Inputs, quantised
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import evaluate
 from weft.compiler.model import CompiledModel

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from train_networks import EPSILON, MOMENTUM_OF_STATISTICS, Array, Operators, T, Workload, as_onnx
+from weft.benchmarks.zoo.train_networks import EPSILON, MOMENTUM_OF_STATISTICS, Array, Operators, T, Workload, as_onnx
 from weft.compiler.frontends import read
 from weft.compiler.graph import GraphError
 from weft.compiler.model import CompiledModel

@@ -25,10 +25,10 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-from common import Record, print_table, processor, write_json
-from train_engines import weft_training
-from train_memory import trainable
-from train_networks import WORKLOADS, Array, Workload
+from weft.benchmarks.common import Record, print_table, processor, write_json
+from weft.benchmarks.train_engines import weft_training
+from weft.benchmarks.train_memory import trainable
+from weft.benchmarks.zoo.train_networks import WORKLOADS, Array, Workload
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call
 from weft.compiler.graph.dtypes import numpy_dtype
 from weft.compiler.operators import nn

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import weft
-from common import Record, print_table, write_json
+from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.frontends import read
 from weft.compiler.graph import Module
 from weft.examples.models.build import build

@@ -34,10 +34,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import train_engines
-from common import Record, print_table, processor, write_json
-from train_engines import ENGINES, RECOMPUTED, NotInstalledError, Run, limit_threads, runner
-from train_networks import WORKLOADS, Workload, digits
+from weft.benchmarks import train_engines
+from weft.benchmarks.common import Record, print_table, processor, write_json
+from weft.benchmarks.train_engines import ENGINES, RECOMPUTED, NotInstalledError, Run, limit_threads, runner
+from weft.benchmarks.zoo.train_networks import WORKLOADS, Workload, digits
 from weft.compiler.targets.cpu.processor import host_target
 
 LOSS_TOLERANCE = 1e-4

@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from common import Record, print_table, write_json
-from train_memory import in_turns, trainable
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.train_memory import in_turns, trainable
 from weft.compiler.graph.dtypes import HALVES
 from weft.compiler.graph.dtypes import step as unit_of
 from weft.examples.models.build import build

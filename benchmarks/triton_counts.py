@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from gpu_triton import COUNTS, DEEP, GPU, WORKS, Figures, Work, figures_of
+from weft.benchmarks.gpu_triton import COUNTS, DEEP, GPU, WORKS, Figures, Work, figures_of
 from weft.sim.ptx import DeviceMemory, Program
 
 try:

@@ -31,10 +31,10 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import weft
-from common import Record, print_table, processor, write_json
-from conv_layers import SHAPES, layer, lowered
-from cpu_arithmetic import multiply_adds_a_second
 from onnx import helper, numpy_helper
+from weft.benchmarks.common import Record, print_table, processor, write_json
+from weft.benchmarks.conv_layers import SHAPES, layer, lowered
+from weft.benchmarks.cpu_arithmetic import multiply_adds_a_second
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import read
 from weft.compiler.targets.accel.target import Accel, AccelOptions

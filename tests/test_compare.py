@@ -8,13 +8,12 @@ import numpy as np
 import onnx
 import pytest
 from typer.testing import CliRunner
+from weft.benchmarks.zoo import quantised_forms, quantised_networks
 from weft.cli import app
 from weft.compare import compare, difference
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Attrs, Function, GraphError, Module, TensorType, Var, call
 from weft.compiler.graph.visit import calls
-
-from tests.onnx.benchmark_modules import benchmark
 
 MODEL = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 IMAGE = {"image": np.random.default_rng(0).random((1, 1, 8, 8)).astype(np.float32)}
@@ -33,9 +32,8 @@ def test_the_targets_make_the_same_integers_layer_by_layer(pair: tuple[str, str]
 )
 def test_each_tensor_meets_itself_and_what_one_place_lacks_is_named(name: str, pairs: int) -> None:
     """Nodes of these bear the names of their tensors; sums of 32 bits, digits and moved forms are not the tensors."""
-    model, batches = benchmark("quantised_networks").network(name)
-    forms = benchmark("quantised_forms")
-    module = from_onnx(forms.quantised(model, batches, forms.Form()))
+    model, batches = quantised_networks.network(name)
+    module = from_onnx(quantised_forms.quantised(model, batches, quantised_forms.Form()))
     found = compare(module, "cpu", "fsim", batches[0])
     assert [each.tensor for each in found.differences if not each.is_same] == []
     assert len(found.differences) >= pairs

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from weft.benchmarks.campaigns import fuzz_inputs as campaign
 
 HERE = Path(__file__).parent
 CASES = 76
@@ -16,13 +15,8 @@ REGRESSIONS = sorted((HERE / "fuzz_inputs").iterdir())
 
 @pytest.fixture(scope="module")
 def fuzz_inputs() -> ModuleType:
-    sys.path.insert(0, str(HERE.parent / "benchmarks"))
-    try:
-        module = importlib.import_module("fuzz_inputs")
-    finally:
-        sys.path.pop(0)
-    module.prepare()
-    return module
+    campaign.prepare()
+    return campaign
 
 
 def test_damaged_inputs_of_every_kind(fuzz_inputs: ModuleType) -> None:

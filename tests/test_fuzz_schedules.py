@@ -1,35 +1,21 @@
-"""Random schedules of random computations, as `benchmarks/fuzz_schedules.py` runs many; and that it finds faults."""
+"""Random schedules of random computations; `benchmarks/campaigns/fuzz_schedules.py` runs many, and sees faults."""
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 
 import pytest
+from weft.benchmarks.campaigns import fuzz_schedules as fuzz
 from weft.compiler import tensor as t
 from weft.compiler.tensor import loops
 from weft.compiler.tensor.schedule import REPLAYED, Step
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 CASES = 30
 CPU_EACH = 4
 
 
-@pytest.fixture(scope="module")
-def fuzz() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        yield importlib.import_module("fuzz_schedules")
-    finally:
-        sys.path.remove(str(BENCHMARKS))
-
-
 @pytest.mark.parametrize("block", range(4))
-def test_random_schedules_keep_the_meaning_or_are_refused(fuzz: ModuleType, block: int) -> None:
+def test_random_schedules_keep_the_meaning_or_are_refused(block: int) -> None:
     counts: dict[str, int] = {}
     for number in range(block * CASES, block * CASES + CASES):
         outcome = fuzz.check(fuzz.drawn(number, 0, CPU_EACH))
@@ -40,17 +26,17 @@ def test_random_schedules_keep_the_meaning_or_are_refused(fuzz: ModuleType, bloc
         assert counts[name] > 2, name
 
 
-def test_every_primitive_is_tried(fuzz: ModuleType) -> None:
+def test_every_primitive_is_tried() -> None:
     tried = {step.primitive for number in range(0, 200, 3) for step in fuzz.drawn(number, 0).steps}
     assert tried == REPLAYED
 
 
-def test_a_case_depends_on_its_number_alone(fuzz: ModuleType) -> None:
+def test_a_case_depends_on_its_number_alone() -> None:
     for number in (3, 5):
         assert fuzz.drawn(number, 0) == fuzz.drawn(number, 0) != fuzz.drawn(number, 1)
 
 
-def test_a_fault_is_found_shrunk_and_printed(fuzz: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_found_shrunk_and_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops that lose their last iteration where they are unrolled."""
     marked = loops.mark
 
@@ -72,7 +58,7 @@ def test_a_fault_is_found_shrunk_and_printed(fuzz: ModuleType, monkeypatch: pyte
     assert spoiled["schedule"].trace
 
 
-def test_a_refusal_that_leaves_traces_is_found(fuzz: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_that_leaves_traces_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(schedule: t.Schedule, loop: str) -> None:
         schedule.func = t.PrimFunc("other", schedule.func.params, schedule.func.body)
         raise t.ScheduleError("no")
@@ -82,7 +68,7 @@ def test_a_refusal_that_leaves_traces_is_found(fuzz: ModuleType, monkeypatch: py
     assert fuzz.check(case).wrong == "parallel(loop='x') was refused, but changed the schedule"
 
 
-def test_a_process_that_hangs_or_crashes_is_seen(fuzz: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_hangs_or_crashes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = fuzz.Worker()
     try:
         with monkeypatch.context() as patch:

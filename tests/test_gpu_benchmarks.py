@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import weft
+from weft.benchmarks import gpu_peers, gpu_static, gpu_tiles, gpu_triton, gpu_work
 from weft.runtime.gpu.cuda_driver import DRIVER_VARIABLE
-
-from .onnx.benchmark_modules import benchmark
 
 
 def test_figures_of_a_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "figures.json"
-    code = benchmark("gpu_static").main(["digits", "--gpu", "sm_90", "--json", str(path), "--ptxas", ""])
+    code = gpu_static.main(["digits", "--gpu", "sm_90", "--json", str(path), "--ptxas", ""])
     printed = capsys.readouterr().out
     missed = [line for line in printed.splitlines() if line.startswith("digits/")]
     assert code == (1 if missed else 0)
@@ -26,60 +25,57 @@ def test_figures_of_a_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert max(shares) > 0
     assert len(shares) == len([each for each in figures if each["figure"] == "sectors"])
     with pytest.raises(SystemExit):
-        benchmark("gpu_static").main(["nonsense"])
+        gpu_static.main(["nonsense"])
 
 
 def test_peers_need_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv(DRIVER_VARIABLE, "libnone.so")
-    assert benchmark("gpu_peers").main(["products"]) == 2
+    assert gpu_peers.main(["products"]) == 2
     assert "nothing is measured: NVIDIA's driver cannot be used" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float32"])
 def test_products_of_the_comparison_are_right(dtype: str) -> None:
     """Its own side runs in the interpreter."""
-    peers, work = benchmark("gpu_peers"), benchmark("gpu_work")
-    left, right = work.random(dtype, 24, 64), work.random(dtype, 64, 40)
-    model = weft.compile(work.product_module(left, right), target="cuda")
+    left, right = gpu_work.random(dtype, 24, 64), gpu_work.random(dtype, 64, 40)
+    model = weft.compile(gpu_work.product_module(left, right), target="cuda")
     assert isinstance(model, weft.CompiledModel)
-    seconds, (found,) = peers.ours(model, "emulated", [left.reshape(model.inputs[0].shape)], 2)
+    seconds, (found,) = gpu_peers.ours(model, "emulated", [left.reshape(model.inputs[0].shape)], 2)
     assert seconds() > 0
     wide = np.int32 if dtype == "int8" else np.float64
     wanted = (left.astype(wide) @ right.astype(wide)).astype(found.dtype)
     found = found.reshape(24, 40)
-    assert not peers.difference(found, wanted, 1e-5)
-    assert peers.difference(found, wanted + 1, 1e-5)
-    assert peers.difference(found[1:], wanted, 1e-5) == "shape (23, 40) for (24, 40)"
-    times = peers.in_turns({"weft": lambda: 2e-6, "cuBLAS": lambda: 1e-6})
-    assert peers.ratio_to(times, "cuBLAS") == pytest.approx(0.5)
+    assert not gpu_peers.difference(found, wanted, 1e-5)
+    assert gpu_peers.difference(found, wanted + 1, 1e-5)
+    assert gpu_peers.difference(found[1:], wanted, 1e-5) == "shape (23, 40) for (24, 40)"
+    times = gpu_peers.in_turns({"weft": lambda: 2e-6, "cuBLAS": lambda: 1e-6})
+    assert gpu_peers.ratio_to(times, "cuBLAS") == pytest.approx(0.5)
 
 
 def test_all_work_of_the_comparison_is_compiled() -> None:
-    work = benchmark("gpu_work")
     titles = set()
-    for each in (*work.products(), *work.convolutions(), *work.memory_bound(), work.small_sum()):
+    for each in (*gpu_work.products(), *gpu_work.convolutions(), *gpu_work.memory_bound(), gpu_work.small_sum()):
         model = weft.compile(each.module, target="cuda", gpu="sm_90", strict=True, tf32=each.tf32)
         assert [array.size for array in each.inputs] == [int(np.prod(spec.shape)) for spec in model.inputs]
         titles.add(each.title)
-    assert len(titles) == 5 * len(work.PRODUCTS) + 3 * len(work.CONVOLUTIONS) + 8
+    assert len(titles) == 5 * len(gpu_work.PRODUCTS) + 3 * len(gpu_work.CONVOLUTIONS) + 8
 
 
 def test_counts_beside_those_of_triton(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    triton = benchmark("gpu_triton")
-    recorded = json.loads(triton.COUNTS.read_text())["kernels"]
-    assert list(recorded) == [work.name for work in triton.WORKS]
+    recorded = json.loads(gpu_triton.COUNTS.read_text())["kernels"]
+    assert list(recorded) == [work.name for work in gpu_triton.WORKS]
     path = tmp_path / "counts.json"
-    assert triton.main(["layer norm", "--json", str(path)]) == 0
+    assert gpu_triton.main(["layer norm", "--json", str(path)]) == 0
     assert "0 targets missed" in capsys.readouterr().out
     found = {each["figure"]: each for each in json.loads(path.read_text())}
     assert found["instructions"]["reference"] == recorded["layer norm float32 256x768"]["instructions"]
-    assert triton.main(["relu of a sum"]) == 1
+    assert gpu_triton.main(["relu of a sum"]) == 1
     with pytest.raises(SystemExit):
-        triton.main(["nonsense"])
+        gpu_triton.main(["nonsense"])
 
 
 def test_work_of_the_comparison_with_triton_is_what_it_says() -> None:
-    for work in benchmark("gpu_triton").WORKS:
+    for work in gpu_triton.WORKS:
         if work.kind != "product":  # `gpu_work` has these
             model = weft.compile(work.model(), target="cpu")
             names = [each.name for each in model.inputs]
@@ -91,4 +87,4 @@ def test_work_of_the_comparison_with_triton_is_what_it_says() -> None:
 def test_tiles_need_nvidias_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nvMatmulHeuristics", None)
     with pytest.raises(SystemExit, match="pip install nvidia-matmul-heuristics"):
-        benchmark("gpu_tiles").main([])
+        gpu_tiles.main([])

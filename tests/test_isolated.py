@@ -1,4 +1,4 @@
-"""Cases in processes of their own, for the campaigns in benchmarks/."""
+"""Cases in processes of their own, for campaigns."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from pathlib import Path
 
 from weft.tests.waiting import wait_until
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 PROGRAM = """
 import os, sys, time
-from isolated import Broken, Isolated
+from weft.benchmarks.campaigns.isolated import Broken, Isolated
 def work(case):
     if case == "crash":
         os._exit(3)
@@ -29,7 +28,7 @@ def work(case):
 
 
 def start(lines: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", PROGRAM + lines], cwd=BENCHMARKS, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen([sys.executable, "-c", PROGRAM + lines], stdout=subprocess.PIPE, text=True)
 
 
 def test_a_crash_and_a_hang_cost_one_case_each() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import random
 import subprocess
@@ -15,19 +14,19 @@ from types import ModuleType, SimpleNamespace
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from weft.benchmarks.campaigns import soak as campaign
+from weft.benchmarks.campaigns.soak_worker import LostByLlvmlite
 from weft.compiler.targets.cpu.llvm.object_code import object_code
 from weft.compiler.targets.cpu.processor import host_target
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 TRIVIAL = "define void @kernel() {\n  ret void\n}\n"
 FORMS = ("digits-fsim1", "digits-cpu2", "open-cpu1")
 
 
 @pytest.fixture
 def soak(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType]:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    return importlib.import_module("soak")
+    return campaign
 
 
 def options(soak: ModuleType, seconds: float, **others: object) -> object:
@@ -50,7 +49,7 @@ def test_what_llvmlite_loses_is_counted_with_each_compilation(
     soak: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(llvm, "create_pass_builder", llvm.create_pass_builder)  # is put back afterwards
-    lost = importlib.import_module("soak_worker").LostByLlvmlite()
+    lost = LostByLlvmlite()
     assert 500 < lost.bytes_each < 5_000
     assert lost.kibibytes == 0
     for _ in range(3):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from weft.benchmarks.fuzz_link import fuzz
+from weft.benchmarks.campaigns.fuzz_link import fuzz
 from weft.boards.hosts import Host
 from weft.boards.link.frames import PREFIX, pack
 from weft.boards.link.messages import PROTOCOL
@@ -148,7 +148,7 @@ def test_results_that_come_in_parts(
 
 @pytest.mark.parametrize("side", ["board", "host"])
 def test_hostile_frames_end_in_an_error_or_an_answer(side: str) -> None:
-    """A short form of ``benchmarks/fuzz_link.py``."""
+    """A short form of ``benchmarks/campaigns/fuzz_link.py``."""
     ends = fuzz(side, 1000, seed=1).ends
     assert ends["protocol"] > 20
     assert ends["answer"] + ends["result"] > 10

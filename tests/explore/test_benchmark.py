@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from ..onnx.benchmark_modules import benchmark
+from weft.benchmarks import explore
 
 SPACE = """
 name = "two cores"
@@ -30,7 +29,7 @@ def test_searches_are_compared_with_the_grid(
     files = [f"--{name}={tmp_path / file}" for name, file in
              (("space", "space.toml"), ("database", "kept.sqlite"), ("json", "out.json"))]  # fmt: skip
     monkeypatch.setattr(sys, "argv", ["explore.py", *files, "--seeds=1", "--workers=0"])
-    assert benchmark("explore").main() == 0
+    assert explore.main() == 0
     assert "grid of 4 points: 4 measured, 0 refused, 0 failed" in capsys.readouterr().out
     shares = {each["workload"]: each["value"] for each in json.loads((tmp_path / "out.json").read_text())
               if each["figure"].endswith("after 100")}  # fmt: skip

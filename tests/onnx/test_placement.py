@@ -6,11 +6,9 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
+from weft.benchmarks import placement
+from weft.benchmarks.zoo import placement_networks as networks
 
-from .benchmark_modules import benchmark
-
-placement = benchmark("placement")
-networks = benchmark("placement_networks")
 NAMES = list(networks.NETWORKS)
 FORMS = networks.forms()
 DIFFERENT = [(name, FORMS[(7 * number) % len(FORMS)]) for number, name in enumerate(NAMES)]

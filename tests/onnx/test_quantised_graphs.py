@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft.benchmarks.campaigns import quantised_core
+from weft.benchmarks.campaigns import quantised_graphs as trial_module
 from weft.hw.config import named_config
 
-from .benchmark_modules import benchmark
-
-trial_module = benchmark("quantised_graphs")
-quantised_core = benchmark("quantised_core")
 Case, Trial = trial_module.Case, trial_module.Trial
 SAMPLE = (3,)
 ON_RTL = {"random": 20, "core": 30}

@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from weft.benchmarks.campaigns import isolated
+from weft.benchmarks.campaigns import quantised_graphs as graphs
+from weft.benchmarks.campaigns import quantised_suite as suite
 from weft.hw.config import named_config
-
-from .benchmark_modules import benchmark
-
-graphs = benchmark("quantised_graphs")
-suite = benchmark("quantised_suite")
-isolated = benchmark("isolated")
 
 EVERY = 149
 """Of the suite's cases, one in so many; the long test takes all."""

@@ -5,19 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from weft.benchmarks.campaigns import onnx_suite
 from weft.runtime.gpu.opencl import OPTIONS_VARIABLE
-
-from .benchmark_modules import BENCHMARKS, benchmark
 
 EVERY = {"reference": 10, "cpu": 20, "cuda": 120}  # of the default run's tests, one in so many
 EVERY_ON_OPENCL = 60
-
-
-onnx_suite = benchmark("onnx_suite")
 
 
 @pytest.fixture(scope="module", params=sorted(EVERY))
@@ -43,7 +38,7 @@ def test_a_sample_of_the_suite(suite: Any) -> None:
 
 def on_opencl(*arguments: str, options: str = "") -> None:
     """The suite runs its tests in a forked process, which no driver of OpenCL outlives: so it has one to itself."""
-    command = [sys.executable, Path(BENCHMARKS, "onnx_suite.py"), "--backend", "opencl", *arguments]
+    command = [sys.executable, onnx_suite.__file__, "--backend", "opencl", *arguments]
     environment = {**os.environ, OPTIONS_VARIABLE: options}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr

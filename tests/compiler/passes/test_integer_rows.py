@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import weft
+from weft.benchmarks.zoo import quantised_forms, quantised_networks
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Call, Function, Module, calls, evaluate, parse
 from weft.compiler.passes import PassManager, integer_passes
 from weft.compiler.scope import Scope
 from weft.compiler.targets.errors import CompileError
-
-from tests.onnx.benchmark_modules import benchmark
 
 HEAD = """fn @main(%x: int8[2, 3, 8]) {
     %f = dequantise(%x, float32(0.05), int8(3))"""
@@ -238,9 +237,9 @@ def test_other_islands_stay_in_floats(name: str) -> None:
 
 
 def module_of(name: str) -> tuple[Module, dict[str, Any]]:
-    model, batches = benchmark("quantised_networks").network(name)
-    forms = benchmark("quantised_forms")
-    return from_onnx(forms.quantised(model, batches, forms.Form("QDQ", "QUInt8", "QInt8"))), batches[0]
+    model, batches = quantised_networks.network(name)
+    form = quantised_forms.Form("QDQ", "QUInt8", "QInt8")
+    return from_onnx(quantised_forms.quantised(model, batches, form)), batches[0]
 
 
 def test_every_row_of_a_network_is_an_integer_operator() -> None:
@@ -258,9 +257,8 @@ def test_every_row_of_a_network_is_an_integer_operator() -> None:
 @pytest.mark.parametrize("form", [("QUInt8", "QInt8"), ("QUInt8", "QUInt8")])
 def test_root_mean_squares_that_are_quantised_in_parts(form: tuple[str, str]) -> None:
     """Nothing between the embedding and the last dequantise is in floats."""
-    model, batches = benchmark("quantised_networks").network("decoder-block")
-    forms = benchmark("quantised_forms")
-    module = from_onnx(forms.quantised(model, batches, forms.Form("QDQ", *form)))
+    model, batches = quantised_networks.network("decoder-block")
+    module = from_onnx(quantised_forms.quantised(model, batches, quantised_forms.Form("QDQ", *form)))
     after = PassManager(integer_passes(16, scope=Scope.ALL)).run(module)
     bodies = [node.op.body for node in calls(after.main.body) if isinstance(node.op, Function)]
     assert [str(body.op) for body in bodies if isinstance(body, Call)].count("mean_square") == 3

@@ -9,10 +9,9 @@ import onnx
 import pytest
 import weft
 from onnx import TensorProto, helper, numpy_helper
+from weft.benchmarks.zoo import quantised_forms, quantised_networks
 from weft.compiler.frontends import from_onnx
 from weft.compiler.model import Layer, with_products
-
-from tests.onnx.benchmark_modules import benchmark
 
 NETWORKS = (
     "unet", "image-generator", "unet-3d", "gru-keyword-spotter", "vit-block", "densenet-block", "gated-convolutions",
@@ -59,12 +58,11 @@ def _products(node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]]) -> int:
 @pytest.mark.parametrize("target", ["cpu", "accel"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_layers_together_do_what_the_file_asks_for(name: str, target: str) -> None:
-    model, batches = benchmark("quantised_networks").network(name)
-    forms = benchmark("quantised_forms")
+    model, batches = quantised_networks.network(name)
     wanted = products(model)
     assert wanted > 0
     if target == "accel":
-        model = forms.quantised(model, batches, forms.Form())
+        model = quantised_forms.quantised(model, batches, quantised_forms.Form())
         assert products(model) == wanted
     layers = weft.compile(from_onnx(model, require_quantised=False), target=target).layers
     assert sum(layer.macs for layer in layers) == wanted

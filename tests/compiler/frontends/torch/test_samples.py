@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "benchmarks"))
-import torch_suite
+from weft.benchmarks import torch_suite
 from weft.compiler.frontends.torch.reader import CREATED, is_known
 from weft.compiler.frontends.torch.site import REFUSED, RULES
 

@@ -10,11 +10,10 @@ import pytest
 import weft
 from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
+from weft.benchmarks.zoo.placement_graph import QuantisedGraph
 
-from ....onnx.benchmark_modules import benchmark
 from ...onnx_models import run_onnxruntime
 
-QuantisedGraph = benchmark("placement_graph").QuantisedGraph
 Build = Callable[..., str]
 
 

@@ -1,4 +1,4 @@
-"""Random graphs as machine code, in the short form of `benchmarks/fuzz_graphs.py`; and that it finds a fault."""
+"""Random graphs as machine code, in the short form of `benchmarks/campaigns/fuzz_graphs.py`; it sees a fault."""
 
 from __future__ import annotations
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from types import ModuleType
 
 import pytest
+from weft.benchmarks.campaigns import fuzz_graphs
 from weft.runtime.gpu.opencl import OPTIONS_VARIABLE
-
-from ....onnx.benchmark_modules import benchmark
 
 
 @pytest.fixture(scope="module")
 def campaign() -> ModuleType:
-    """``benchmarks/fuzz_graphs.py``: random graphs, and whether a target agrees with NumPy."""
-    return benchmark("fuzz_graphs")
+    """``benchmarks/campaigns/fuzz_graphs.py``: random graphs, and whether a target agrees with NumPy."""
+    return fuzz_graphs
 
 
 @pytest.fixture(autouse=True)

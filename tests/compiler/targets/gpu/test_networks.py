@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import pytest
 import weft
+from weft.benchmarks.zoo import quantised_networks
 from weft.examples.models.build import build
 from weft.runtime.gpu.opencl import OPTIONS_VARIABLE
 
-from ....onnx.benchmark_modules import benchmark
 from ...onnx_models import quantise
 from .graphs import RUN_ON
 
@@ -86,7 +86,7 @@ def test_image_networks_with_all_channels(name: str, form: str, monkeypatch: pyt
 
 @pytest.fixture(scope="module")
 def transformer() -> onnx.ModelProto:
-    model, _ = benchmark("quantised_networks").network("vit-block")
+    model, _ = quantised_networks.network("vit-block")
     return model
 
 

@@ -1,4 +1,4 @@
-"""Random graphs on OpenCL and as PTX, in the short form of `benchmarks/fuzz_graphs.py --target opencl`."""
+"""Random graphs on OpenCL and as PTX, in the short form of `benchmarks/campaigns/fuzz_graphs.py --target opencl`."""
 
 from __future__ import annotations
 

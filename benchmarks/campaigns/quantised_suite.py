@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import numpy_helper, version_converter
-from quantised_forms import LEFT_ALONE, Form, Inputs
+from weft.benchmarks.zoo.quantised_forms import LEFT_ALONE, Form, Inputs
 
 Tests = dict[str, tuple[onnx.ModelProto, Inputs]]
 
-LIST = Path(__file__).parent.parent / "tests" / "onnx" / "quantised_suite.txt"
+LIST = Path(__file__).parents[2] / "tests" / "onnx" / "quantised_suite.txt"
 MODERN = 17
 """Opset to which models of kinds that are files, of 2017 and 2018, are converted."""
 
@@ -133,7 +133,7 @@ def write_list(found: Iterable[Found]) -> None:
     """Replace the list by what is not quantised and what is refused; nothing else belongs there."""
     head = (
         "# Tests of ONNX's suite that in some form onnxruntime cannot quantise, or then not run, or weft refuses.\n"
-        "# Written by: benchmarks/quantised_graphs.py suite --update\n"
+        "# Written by: benchmarks/campaigns/quantised_graphs.py suite --update\n"
     )
     lines = sorted({entry(each) for each in found if each[1] in LISTED and not _is_fine(each)})
     LIST.write_text(head + "".join(f"{line}\n" for line in lines))

@@ -27,7 +27,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 import weft
-from soak_models import FORMS, Array, Form, Module, only, read_references
+from weft.benchmarks.campaigns.soak_models import FORMS, Array, Form, Module, only, read_references
 from weft.cache import NO_ROOM, CacheError
 from weft.compiler.model import CompiledModel, CoreStep, OpenModel
 from weft.hw.errors import HardwareError

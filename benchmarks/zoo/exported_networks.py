@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 import onnx
-from quantised_forms import Inputs
+from weft.benchmarks.zoo.quantised_forms import Inputs
 
 PREFIX = "timm:"
 """Of the names of these networks."""

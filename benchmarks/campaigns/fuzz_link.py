@@ -3,8 +3,8 @@
 Case ``n`` depends on ``n`` and the seed alone. The board's end is the real server and driver over a core that ends at
 once and memory between guards; the host's end is the real ``PynqDevice`` and gets what is left of good answers.
 
-    python benchmarks/fuzz_link.py --frames 10000
-    python benchmarks/fuzz_link.py --frames 1 --first 123 --side board
+    python benchmarks/campaigns/fuzz_link.py --frames 10000
+    python benchmarks/campaigns/fuzz_link.py --frames 1 --first 123 --side board
 """
 
 from __future__ import annotations

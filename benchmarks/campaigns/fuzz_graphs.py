@@ -6,9 +6,9 @@ must be equal; floats may differ by ``TOLERANCE`` steps of the coarsest type tha
 the largest element. A failing graph is shrunk and printed as text with its inputs. ``--resume FILE`` keeps what is done
 in FILE and goes on from there.
 
-    python benchmarks/fuzz_graphs.py --graphs 2000 --resume /tmp/graphs.json
-    python benchmarks/fuzz_graphs.py --first 1234 --graphs 1
-    python benchmarks/fuzz_graphs.py --target opencl --graphs 1000
+    python benchmarks/campaigns/fuzz_graphs.py --graphs 2000 --resume /tmp/graphs.json
+    python benchmarks/campaigns/fuzz_graphs.py --first 1234 --graphs 1
+    python benchmarks/campaigns/fuzz_graphs.py --target opencl --graphs 1000
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from common import Record, print_table, write_json
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.graph import Array, Module, TensorType, TupleType, calls, evaluate, topological_order
 from weft.compiler.graph.dtypes import is_float, step
 from weft.compiler.graph.shrink import describe, shrink

@@ -1,9 +1,9 @@
 """ONNX's own backend suite, all of it, on a backend of ours.
 
-    python benchmarks/onnx_suite.py --backend reference
-    python benchmarks/onnx_suite.py --backend reference --filter resize --verbose
-    python benchmarks/onnx_suite.py --backend reference --update        # writes the list of expected failures
-    python benchmarks/onnx_suite.py --backend opencl --every 40
+    python benchmarks/campaigns/onnx_suite.py --backend reference
+    python benchmarks/campaigns/onnx_suite.py --backend reference --filter resize --verbose
+    python benchmarks/campaigns/onnx_suite.py --backend reference --update        # writes the list of expected failures
+    python benchmarks/campaigns/onnx_suite.py --backend opencl --every 40
 
 Every test runs in a process that may crash or hang without harm to the others. A skipped test counts as failed.
 """
@@ -26,12 +26,12 @@ from functools import partial
 from pathlib import Path
 
 import weft
-from isolated import Broken, Isolated
+from weft.benchmarks.campaigns.isolated import Broken, Isolated
 from weft.compiler.frontends.onnx.backend import ExecutingBackend, ReferenceBackend
 from weft.compiler.graph import Array, Module
 from weft.runtime.gpu.open import CUDA_VARIABLE, EMULATED
 
-LISTS = Path(__file__).parent.parent / "tests" / "onnx"
+LISTS = Path(__file__).parents[2] / "tests" / "onnx"
 SECONDS_AT_MOST = 120.0
 OTHERS = (
     "onnx 1.23, 1,916 tests: onnxruntime 1.31 passes 1,484, TVM 0.27 passes 728. Scoreboard of 2026-07, 1,914 tests: "
@@ -181,7 +181,8 @@ def write_list(backend: str, outcomes: Iterable[Outcome], ran: set[str]) -> None
     """Replace the expected failures among the tests that ``ran`` by those that did not pass."""
     kept = expected_failures(backend) - ran
     names = sorted(kept | {outcome.name for outcome in outcomes if not outcome.passed})
-    head = f"# Tests of ONNX's suite that do not pass on {backend!r}. Written by: benchmarks/onnx_suite.py --update\n"
+    head = f"# Tests of ONNX's suite that do not pass on {backend!r}. Written by: benchmarks/campaigns/onnx_suite.py "
+    head += "--update\n"
     list_of_failures(backend).write_text(head + "".join(f"{name}\n" for name in names))
 
 

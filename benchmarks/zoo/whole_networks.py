@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from quantised_build import Net
-from quantised_forms import Inputs
+from weft.benchmarks.zoo.quantised_build import Net
+from weft.benchmarks.zoo.quantised_forms import Inputs
 
 Bend = Callable[[Net, str], str]
 

@@ -23,14 +23,13 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-import peer_networks
-import quantised_build
 from onnxruntime.quantization.shape_inference import quant_pre_process
-from quantised_forms import Form, Inputs, quantised
+from weft.benchmarks.zoo import peer_networks, quantised_build
+from weft.benchmarks.zoo.quantised_forms import Form, Inputs, quantised
 from weft.examples.models.build import CACHE, build
 from weft.examples.models.images import images
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "examples" / "digits"))
 
 BUILT = ("resnet18", "resnet50", "mobilenet_v2")

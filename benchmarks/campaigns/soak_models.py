@@ -23,7 +23,7 @@ from weft.runtime.open_module import OpenModule
 Array = npt.NDArray[Any]
 Module = LoadedModule | OpenModule
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 SIZE, CHANNELS, FEATURES = 12, 8, 32
 INPUTS = 12
 """Inputs of each model; more results than that are told apart by chance only."""

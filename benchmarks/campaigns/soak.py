@@ -6,8 +6,8 @@ half of the workers are killed at random and replaced; the other half lives to t
 result must equal, bit by bit, one from a quiet moment that was held against a reference. No process may hang or say
 anything but notices; memory, open files and threads stay flat; nothing is left over.
 
-    python benchmarks/soak.py --minutes 120
-    python benchmarks/soak.py --minutes 0.2 --workers 2 --threads 4 --form digits-fsim1 --form digits-cpu2
+    python benchmarks/campaigns/soak.py --minutes 120
+    python benchmarks/campaigns/soak.py --minutes 0.2 --workers 2 --threads 4 --form digits-fsim1 --form digits-cpu2
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from common import Record, machine, print_table, processor, write_json
-from soak_disk import Disk, mounted
-from soak_models import FORMS, write_models, write_references
-from soak_worker import Orders
+from weft.benchmarks.campaigns.soak_disk import Disk, mounted
+from weft.benchmarks.campaigns.soak_models import FORMS, write_models, write_references
+from weft.benchmarks.campaigns.soak_worker import Orders
+from weft.benchmarks.common import Record, machine, print_table, processor, write_json
 from weft.cache import cache_folder
 
 FLAT = {"allocated": 0.02, "resident": 0.02, "own": 0.02, "files": 0.0, "threads": 0.0}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto
-from placement_graph import QuantisedGraph
+from weft.benchmarks.zoo.placement_graph import QuantisedGraph
 
 
 @dataclass(frozen=True)

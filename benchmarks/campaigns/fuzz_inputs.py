@@ -4,8 +4,8 @@ Case ``n`` of a kind depends on ``n`` and the seed alone. Each runs in a process
 time. A failure is shrunk to the edits that it needs and written to ``--keep DIR``; files in ``tests/fuzz_inputs`` are
 run again by the tests.
 
-    python benchmarks/fuzz_inputs.py --cases 10000
-    python benchmarks/fuzz_inputs.py --cases 1 --first 1234 --kind onnx --verbose
+    python benchmarks/campaigns/fuzz_inputs.py --cases 10000
+    python benchmarks/campaigns/fuzz_inputs.py --cases 1 --first 1234 --kind onnx --verbose
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from pathlib import Path
 import numpy as np
 import typer
 import weft
-from fuzz_kinds import KINDS, WrongResultError, compiled_digits
 from rich.console import Console
+from weft.benchmarks.campaigns.fuzz_kinds import KINDS, WrongResultError, compiled_digits
 from weft.cli.errors import EXPECTED
 from weft.progress import progress
 

@@ -6,9 +6,9 @@ holds two products in a multiplier, as it is exported for xc7. Program ``n`` of 
 alone. A failing case is shrunk, printed and stored (``--store``); the campaign goes on. ``--resume FILE`` keeps what is
 done in FILE and goes on from there.
 
-    python benchmarks/fuzz_rtl.py --cores 44 --programs 250 --resume /tmp/fuzz.json
-    python benchmarks/fuzz_rtl.py --config pynq --programs 500
-    python benchmarks/fuzz_rtl.py --config tiny --multipliers packed --set burst_beats=16
+    python benchmarks/campaigns/fuzz_rtl.py --cores 44 --programs 250 --resume /tmp/fuzz.json
+    python benchmarks/campaigns/fuzz_rtl.py --config pynq --programs 500
+    python benchmarks/campaigns/fuzz_rtl.py --config tiny --multipliers packed --set burst_beats=16
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
-from common import Record, print_table, write_json
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from weft.benchmarks.common import Record, print_table, write_json
 from weft.hw.config import CoreConfig, named_config
 from weft.hw.mac_array_packed import Multipliers
 from weft.sim.fsim import FunctionalSimulator

@@ -5,7 +5,7 @@ result as it was; the core must stop within the watchdog's time, and the next ru
 
 The good run is simulated once: at every moment the process forks, and the child goes on with the fault in it.
 
-    python benchmarks/faults.py --moments 200
+    python benchmarks/campaigns/faults.py --moments 200
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from common import Record, print_table, write_json
-from conv_layers import SHAPES, Shape, layer, lowered
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.conv_layers import SHAPES, Shape, layer, lowered
 from weft.hw.config import CoreConfig, named_config
 from weft.runtime.device import RtlDevice
 from weft.sim.fault_injection import GOOD, KINDS, WATCHDOG_CYCLES, Campaign, Workload

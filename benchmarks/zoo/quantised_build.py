@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from quantised_forms import Inputs
+from weft.benchmarks.zoo.quantised_forms import Inputs
 
 Array = npt.NDArray[Any]
 

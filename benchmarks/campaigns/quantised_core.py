@@ -7,9 +7,7 @@ have gaps; functions of few pieces between layers are sums of ramps. Random grap
 from __future__ import annotations
 
 import onnx
-from quantised_build import MisfitError
-from quantised_forms import Inputs
-from quantised_random import (
+from weft.benchmarks.campaigns.quantised_random import (
     Drawn,
     Draws,
     draw_conv,
@@ -19,6 +17,8 @@ from quantised_random import (
     draw_squeeze_excite,
     grown,
 )
+from weft.benchmarks.zoo.quantised_build import MisfitError
+from weft.benchmarks.zoo.quantised_forms import Inputs
 from weft.compiler.graph import Call, Expr, Function, Module
 from weft.compiler.graph.visit import calls
 from weft.compiler.targets.accel.operators.lower import lower_function

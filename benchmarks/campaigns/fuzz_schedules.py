@@ -10,8 +10,8 @@ a function that reads beyond its tensors must be refused by both. Integers must 
 Cases run in a process of its own, which may crash or hang. A failing one is shrunk to the steps that it needs and
 printed as a program, which ``--keep DIR`` also writes.
 
-    python benchmarks/fuzz_schedules.py --cases 10000
-    python benchmarks/fuzz_schedules.py --cases 1 --first 1234
+    python benchmarks/campaigns/fuzz_schedules.py --cases 10000
+    python benchmarks/campaigns/fuzz_schedules.py --cases 1 --first 1234
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 import weft
-from common import Record, print_table, write_json
+from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler import tensor as t
 from weft.compiler.graph.dtypes import step as float_step
 from weft.compiler.targets.accel.check import ProgramError

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import onnx
-from quantised_build import Net
+from weft.benchmarks.zoo.quantised_build import Net
 
 Array = npt.NDArray[Any]
 T = Any

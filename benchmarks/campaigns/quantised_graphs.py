@@ -13,10 +13,10 @@ the last digits), the model as it was read must agree with onnxruntime, and so m
 allow. The exit status is not 0 if anything is refused, fails or differs, but for what the list of the suite says. What
 onnxruntime itself cannot quantise is counted apart.
 
-    python benchmarks/quantised_graphs.py
-    python benchmarks/quantised_graphs.py random --first 1234 --graphs 1 --verbose
-    python benchmarks/quantised_graphs.py suite networks --filter conv --json graphs.json
-    python benchmarks/quantised_graphs.py random core --graphs 50 --device rtl --config tiny
+    python benchmarks/campaigns/quantised_graphs.py
+    python benchmarks/campaigns/quantised_graphs.py random --first 1234 --graphs 1 --verbose
+    python benchmarks/campaigns/quantised_graphs.py suite networks --filter conv --json graphs.json
+    python benchmarks/campaigns/quantised_graphs.py random core --graphs 50 --device rtl --config tiny
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ import numpy as np
 import onnx
 import onnxruntime
 import weft
-from common import Record, print_table, write_json
-from isolated import Broken, Isolated
-from quantised_core import FEATURES, core_model, features
-from quantised_forms import PLAIN, Array, Form, Inputs, NotQuantisedError, quantised, random_form
-from quantised_networks import NETWORKS, network
-from quantised_random import random_model
-from quantised_suite import FORMS, Tests, suite_tests, surprises, with_weights, write_list
+from weft.benchmarks.campaigns.isolated import Broken, Isolated
+from weft.benchmarks.campaigns.quantised_core import FEATURES, core_model, features
+from weft.benchmarks.campaigns.quantised_random import random_model
+from weft.benchmarks.campaigns.quantised_suite import FORMS, Tests, suite_tests, surprises, with_weights, write_list
+from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.zoo.quantised_forms import PLAIN, Array, Form, Inputs, NotQuantisedError, quantised, random_form
+from weft.benchmarks.zoo.quantised_networks import NETWORKS, network
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Expr, Module, evaluate

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx
-from quantised_build import Net
-from whole_networks import efficientnet_b0, mlp_mixer, vit
+from weft.benchmarks.zoo.quantised_build import Net
+from weft.benchmarks.zoo.whole_networks import efficientnet_b0, mlp_mixer, vit
 
 Builder = Callable[[Net], tuple[str, ...]]
 

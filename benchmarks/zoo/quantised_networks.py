@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import onnx
-from quantised_build import Net
+from weft.benchmarks.zoo.quantised_build import Net
 
 Builder = Callable[[Net], tuple[str, ...]]
 
