@@ -82,6 +82,11 @@ PARTS = {
         "core and the time on the host.",
         MODEL,
     ),
+    "generate": Part(
+        ("generate",),
+        "Continue a text with a language model, token by token, and print what a token costs.",
+        MODEL,
+    ),
     "tune": Part(
         ("tune",),
         "Measure schedules of each kernel, for the accelerator in the timing model, for a processor on this "

@@ -1,0 +1,192 @@
+"""``weft generate``: a text that a language model continues."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from ..api import load
+from ..compiler.frontends import read
+from ..compiler.model import CoreStep
+from ..progress import Updates, progress
+from ..runtime.device import device_forms
+from ..runtime.errors import InputError
+from ..runtime.module import LoadedModule
+from ..runtime.sampling import Generated, Sampling, generate
+from ..runtime.session import Session
+from ..runtime.session_sizes import session_shapes
+from ..runtime.tokenisers import BYTES, Tokeniser, tokeniser
+from .app import app
+from .output import CacheOption, JsonOption, ShapeOption, err, out, parse_shapes, print_json
+from .run import compiled_source
+from .source import is_artifact
+from .target_options import Chosen, with_target_options
+
+DEFAULT_CLOCK = 100.0
+"""MHz of a core whose clock was not said."""
+
+
+@app.command("generate")
+@with_target_options
+def generate_text(
+    model: Annotated[
+        Path, typer.Argument(help="A model that takes a token and a cache: a file, or what 'weft compile' wrote.")
+    ],
+    prompt: Annotated[str, typer.Option("--prompt", "-p", help="The text to continue.")],
+    tokenizer: Annotated[
+        str, typer.Option("--tokenizer", help="A tokenizer.json, or bytes: a token is a byte in UTF-8.")
+    ] = BYTES,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Tokens to write at most.")] = 100,
+    temperature: Annotated[
+        float, typer.Option("--temperature", min=0, help="0: always the best token. 1: drawn as the model says.")
+    ] = 0.0,
+    top_k: Annotated[int | None, typer.Option("--top-k", min=1, help="Draw among the best so many.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
+    stop: Annotated[list[str] | None, typer.Option("--stop", help="A token that ends the text; repeat.")] = None,
+    prefill: Annotated[
+        Path | None, typer.Option("--prefill", help="The same model for several tokens a run, for the prompt.")
+    ] = None,
+    positions: Annotated[
+        int | None, typer.Option("--positions", min=1, help="Room for tokens, where the model leaves it open.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", "-d", help=f"What runs the core: {', '.join(device_forms())}.")
+    ] = None,
+    target: Annotated[str | None, typer.Option("--target", help="What to compile a model for. Default: accel.")] = None,
+    clock: Annotated[float, typer.Option("--clock", min=0.001, help="MHz of the core, for tokens a second.")] = (
+        DEFAULT_CLOCK
+    ),
+    shape: ShapeOption = None,
+    cache: CacheOption = True,
+    as_json: JsonOption = False,
+    *,
+    chosen: Chosen,
+) -> None:
+    """Continue a text with a language model, token by token, and print what a token costs.
+
+    The text goes to standard output, the figures behind it to standard error.
+    """
+    sampling = Sampling(temperature, top_k, seed)
+    words = tokeniser(tokenizer)
+    stops = [_stop(words, text) for text in stop or ()]
+    tokens = words.encode(prompt)
+    with progress("reading", err) as status:
+        how = _How(target, shape, positions, device, chosen, cache)
+        loaded = _loaded(model, how, status)
+        wide = None if prefill is None else _loaded(prefill, how, status)
+        session = loaded.session(prefill=wide)
+        _check_vocabulary(session, words)
+    told = _Told(loaded, len(tokens))
+    read = words.reader()
+    pieces = [prompt]
+    if not as_json:
+        out.print(prompt, end="", soft_wrap=True, highlight=False)
+    try:
+        for each in generate(session, tokens, count, sampling, stop=stops, vocabulary=words.vocabulary):
+            told.add(each)
+            pieces.append("" if each.token in stops else read(each.token))
+            if not as_json:
+                out.print(pieces[-1], end="", soft_wrap=True, highlight=False)
+                out.file.flush()
+    finally:
+        if not as_json:
+            out.print()
+    if as_json:
+        record = {"model": loaded.model.name, "target": loaded.model.target, "tokenizer": words.name}
+        print_json(record | told.record(clock) | {"text": "".join(pieces)})
+        return
+    for line in told.lines(clock, session):
+        err.print(line, highlight=False)
+
+
+@dataclass
+class _Told:
+    """What was generated, and when."""
+
+    module: LoadedModule
+    prompt: int
+    made: list[Generated] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    last: float = field(default_factory=time.perf_counter)
+
+    def add(self, token: Generated) -> None:
+        self.made.append(token)
+        now = time.perf_counter()
+        self.seconds.append(now - self.last)
+        self.last = now
+
+    def record(self, clock: float) -> dict[str, Any]:
+        """``cycles`` and ``seconds``: of the prompt, and of a token behind it on average; None where there is none."""
+        cycles = [each.cycles for each in self.made if each.cycles is not None]
+        known = bool(cycles) and self.module.model.core is not None
+        later = len(self.made) - 1
+        a_token = sum(cycles[1:]) / later if known and later else None
+        return {
+            "prompt_tokens": self.prompt,
+            "tokens": [each.token for each in self.made],
+            "prompt_cycles": cycles[0] if known else None,
+            "cycles_a_token": a_token,
+            "programs_a_token": sum(isinstance(step, CoreStep) for step in self.module.model.steps),
+            "clock_mhz": clock if known else None,
+            "tokens_a_second_of_the_core": clock * 1e6 / a_token if a_token else None,
+            "prompt_seconds": self.seconds[0],
+            "seconds_a_token": sum(self.seconds[1:]) / later if later else None,
+        }
+
+    def lines(self, clock: float, session: Session) -> list[str]:
+        record = self.record(clock)
+        lines = [f"{self.prompt} tokens of the prompt, {len(self.made)} written"]
+        if session.position == session.positions:
+            lines[0] += f"; the model's {session.positions} positions are full"
+        if record["prompt_cycles"] is not None:
+            lines.append(f"prompt: {record['prompt_cycles']:,} cycles of the core")
+        if record["cycles_a_token"] is not None:
+            speed = record["tokens_a_second_of_the_core"]
+            lines.append(f"a token: {record['cycles_a_token']:,.0f} cycles of the core in "
+                         f"{record['programs_a_token']} programs, {speed:,.1f} tokens/s at {clock:g} MHz; "
+                         f"the host's part is not in it")  # fmt: skip
+        elif record["seconds_a_token"] is not None and self.module.model.core is None:
+            each = record["seconds_a_token"]
+            lines.append(f"a token: {each * 1e3:.2f} ms on this machine, {1 / each:,.1f} tokens/s")
+        return lines
+
+
+class _How(NamedTuple):
+    """A model's way onto its device, as it was asked for."""
+
+    target: str | None
+    shape: list[str] | None
+    positions: int | None
+    device: str | None
+    chosen: Chosen
+    cache: bool
+
+
+def _loaded(source: Path, how: _How, status: Updates) -> LoadedModule:
+    """The model in a file; sizes that it leaves open are those of one token and of room for positions."""
+    shapes = list(how.shape or ())
+    if not is_artifact(source):
+        found = session_shapes(read(source).inputs(parse_shapes(how.shape)), how.positions)
+        shapes += [f"{name}={'x'.join(map(str, sizes))}" for name, sizes in found.items()]
+    compiled = compiled_source(source, how.target, shapes or None, None, [], how.chosen, status, cache=how.cache)
+    status.update("loading")
+    loaded = load(compiled, how.device, progress=status.update)
+    assert isinstance(loaded, LoadedModule)  # all sizes are known
+    return loaded
+
+
+def _check_vocabulary(session: Session, words: Tokeniser) -> None:
+    if words.name == BYTES and session.vocabulary > words.vocabulary:
+        raise InputError(f"the model has scores for {session.vocabulary:,} tokens, which are no bytes",
+                         hint="give its tokenizer.json by --tokenizer")  # fmt: skip
+
+
+def _stop(words: Tokeniser, text: str) -> int:
+    token = words.token(text)
+    if token is None:
+        raise InputError(f"--stop {text!r} is no token of {words.name}", hint="give one token as it is written there")
+    return token

@@ -1,0 +1,46 @@
+"""Sizes for a model whose file leaves them open, so that a session can run it: one token, and room for positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..compiler.graph.symbolic import SymbolicInput
+from .errors import SessionError
+from .session_roles import KNOWN, PAIRS
+
+
+def session_shapes(
+    inputs: Sequence[SymbolicInput], positions: int | None, length: int = 1
+) -> dict[str, tuple[int, ...]]:
+    """Shapes of the inputs with open sizes, found by the names that exporters give (`session_roles.KNOWN`): one
+    sequence, ``length`` tokens a run, ``positions`` in the cache.
+
+    A symbol of the tokens, or of their places, is 1 in front and ``length`` at the end; another one of a mask or a
+    state is the cache's. Raises :class:`SessionError` for a state whose size is open while ``positions`` is None, and
+    for an open input that has no role.
+    """
+    open_ones = [each for each in inputs if any(isinstance(size, str) for size in each.shape)]
+    known: dict[str, int] = {}
+    for each in open_ones:
+        if each.name in (*KNOWN["tokens"], *KNOWN["places"]):
+            for axis, size in enumerate(each.shape):
+                if isinstance(size, str):
+                    known[size] = length if axis == len(each.shape) - 1 else 1
+    shapes: dict[str, tuple[int, ...]] = {}
+    for each in open_ones:
+        masks = each.name in KNOWN["mask"]
+        if not masks and not _is_known(each):
+            raise SessionError(
+                f"input {each.name!r} is {each}, and nothing says its sizes", hint="give them by --shape"
+            )
+        if positions is None and any(isinstance(size, str) and size not in known for size in each.shape):
+            raise SessionError(f"input {each.name!r} is {each}: room for positions has to be fixed",
+                               hint="say by --positions for how many")  # fmt: skip
+        room = (positions or 0) + (length if masks else 0)
+        shapes[each.name] = tuple(known.get(size, room) if isinstance(size, str) else size for size in each.shape)
+    return shapes
+
+
+def _is_known(each: SymbolicInput) -> bool:
+    states = tuple(source for _, source in PAIRS if source)
+    return each.name in (*KNOWN["tokens"], *KNOWN["places"]) or any(part in each.name for part in states)
