@@ -22,9 +22,10 @@ POISON = 0x5B
 
 
 def run_compiled(
-    func: t.PrimFunc, arrays: dict[str, Array], target: Processor = HOST, threads: int = 1
+    func: t.PrimFunc, arrays: dict[str, Array], target: Processor | None = None, threads: int = 1
 ) -> dict[str, Array]:
     """All parameters as they are after a run; those that are not given start as a pattern, as in the interpreter."""
+    target = target or host_target()
     module = ll.Module("test")
     workspace = emit_kernel(module, func, target, threads)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(HOST))

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from weft.compiler import tensor as t
+from weft.compiler.targets.cpu.processor import named_target
 
 from ..jit import run_compiled
 
@@ -18,11 +19,21 @@ Doubles = npt.NDArray[np.float64]
 UNITS = {"exp": 1.1, "tanh": 1.4, "erf": 1.9, "log": 0.9, "pow": 0.501}
 """Of the last place, at most; ``docs/cpu.md`` states them."""
 
+TWICE_ROUNDED = {"exp": 1.3}
+"""Those of processors without a fused multiply-add, where they are more."""
+
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -3.0, 1e-40, -1e-40, 1e-45, 3e38, 2.0**24 + 2]
 EXACT: dict[str, Callable[[Doubles], Doubles]] = {
     "exp": np.exp, "tanh": np.tanh, "log": np.log,
     "erf": lambda x: np.array([math.erf(each) for each in x]),
 }  # fmt: skip
+
+
+@pytest.fixture
+def units(level: str) -> dict[str, float]:
+    """What functions are off by at most on a processor, as which this machine is taken."""
+    fused = "+fma" in named_target(level).features.split(",") or not level.startswith("x86")
+    return UNITS if fused else {**UNITS, **TWICE_ROUNDED}
 
 
 def computed(function: str, *operands: Floats, lanes: bool = True) -> Floats:
@@ -61,14 +72,14 @@ def arguments(function: str) -> Floats:
 
 
 @pytest.mark.parametrize("function", EXACT)
-def test_functions_of_one_number_are_off_by_few_units(function: str) -> None:
+def test_functions_of_one_number_are_off_by_few_units(function: str, units: dict[str, float]) -> None:
     x = arguments(function)
     with np.errstate(all="ignore"):
         exact = EXACT[function](x.astype(np.float64))
-    assert units_off(computed(function, x), exact) <= UNITS[function]
+    assert units_off(computed(function, x), exact) <= units[function]
 
 
-def test_exp_of_every_power_of_two() -> None:
+def test_exp_of_every_power_of_two(units: dict[str, float]) -> None:
     """Results of every exponent, denormal ones too, and arguments on both sides of where the power changes."""
     powers = np.arange(-151, 130)
     between = np.log(2) * (powers[:, None] + np.linspace(-0.5, 0.5, 201)[None]).astype(np.float64)
@@ -79,13 +90,13 @@ def test_exp_of_every_power_of_two() -> None:
     with np.errstate(over="ignore"):
         exact = np.exp(x.astype(np.float64))
     found = computed("exp", x)
-    assert units_off(found, exact) <= UNITS["exp"]
+    assert units_off(found, exact) <= units["exp"]
     few = exact < 2.0**-140  # digits, so that only the last rounding is left
     assert units_off(found[few], exact[few]) < 0.51
     np.testing.assert_array_equal(computed("exp", np.float32([-104, -105, -3e38, -np.inf])), np.zeros(4, np.float32))
 
 
-def test_powers_are_rounded_once() -> None:
+def test_powers_are_rounded_once(units: dict[str, float]) -> None:
     random = np.random.default_rng(1)
     whole = [*SPECIAL, 2, -2, 3, 4, -5, 7, 1e10, -1e10, 1.5, -0.75, -1e-3, 2.0**24 - 1]
     grid = np.array(np.meshgrid(whole, whole)).reshape(2, -1)
@@ -96,11 +107,11 @@ def test_powers_are_rounded_once() -> None:
     x, y = np.concatenate([grid, drawn, signed, near_one], axis=1).astype(np.float32)
     with np.errstate(all="ignore"):
         exact = np.power(x.astype(np.float64), y.astype(np.float64))
-    assert units_off(computed("pow", x, y), exact) <= UNITS["pow"]
+    assert units_off(computed("pow", x, y), exact) <= units["pow"]
 
 
 @pytest.mark.parametrize("function", UNITS)
-def test_lanes_and_single_numbers_have_the_same_bits(function: str) -> None:
+def test_lanes_and_single_numbers_have_the_same_bits(function: str, level: str) -> None:
     x = np.resize(np.array([*SPECIAL, 0.3, 0.95, -1.7, 5.0], np.float32), 37)
     operands = (x, np.resize(np.array([0.5, 2, -3, 0], np.float32), 37))[: 2 if function == "pow" else 1]
     np.testing.assert_array_equal(computed(function, *operands), computed(function, *operands, lanes=False))
