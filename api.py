@@ -310,7 +310,7 @@ def integer_graph(source: str | Path | bytes | Any, model: CompiledModel, intege
     if isinstance(source, Module):
         module = source
     else:
-        module = read(source).module({spec.name: spec.shape for spec in model.inputs}, takes_floats=False)
+        module = read(source).module({spec.name: spec.shape for spec in model.inputs}, require_quantised=True)
     if module.stage != "source":
         raise VerifyError(f"the model is at stage {module.stage!r}, but must be as it was read")
     return run_passes(module, passes_to_integers(model.config, scope), PassOptions(), f"{model.name} to integers")

@@ -23,12 +23,12 @@ import weft
 from rich.console import Console
 from rich.progress import track
 from weft.benchmarks.common import Record, print_table, write_json
+from weft.compiler.compile import prepared
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Call, Expr, Function, Module, evaluate
 from weft.compiler.model import CompiledModel, Layer
 from weft.compiler.targets.accel.operators import packed_layout
-from weft.compiler.targets.accel.operators.packed_layout import Blocks
-from weft.compiler.targets.accel.passes import accel_pipeline
+from weft.compiler.targets.accel.target import Accel, AccelOptions
 from weft.examples.digits.data import split_digits
 from weft.examples.precise import precise_session
 from weft.hw.config import named_config
@@ -116,7 +116,7 @@ def main() -> int:
     config = named_config(arguments.config)
     _, test = split_digits()
     model: CompiledModel = weft.compile(MODEL, config, keep=True)
-    module = accel_pipeline(Blocks.of(config)).run(from_onnx(MODEL))
+    module = prepared(from_onnx(MODEL), Accel(), AccelOptions(config))
     layers = [layer for layer in model.layers if layer.device == "core"]
     reference = Reference(module, [layer.output for layer in layers])
     tallies = {layer.name: Tally() for layer in layers}

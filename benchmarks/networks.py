@@ -23,11 +23,11 @@ import numpy.typing as npt
 import weft
 from rich.console import Console
 from weft.benchmarks.common import Record, print_table, write_json
+from weft.compiler.compile import prepared
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Call, Expr, Function, Module, evaluate, operator
 from weft.compiler.model import CompiledModel
-from weft.compiler.targets.accel.operators.packed_layout import Blocks
-from weft.compiler.targets.accel.passes import accel_pipeline
+from weft.compiler.targets.accel.target import Accel, AccelOptions
 from weft.examples.models.build import ARCHITECTURES, build
 from weft.examples.models.images import images
 from weft.hw.config import CoreConfig, named_config
@@ -109,9 +109,7 @@ class Measured:
 
 def packed_module(path: Path | bytes, config: CoreConfig) -> Module:
     """The network as the target sees it: calls of fused, packed functions."""
-    blocks = Blocks.of(config)
-    passes = accel_pipeline(blocks, bytes_per_cycle=config.bus_bytes, chains=config.inp_takes_results)
-    return passes.run(from_onnx(path))
+    return prepared(from_onnx(path), Accel(), AccelOptions(config))
 
 
 def graph_layers(module: Module, image: Array) -> tuple[dict[str, Array], dict[str, Array]]:

@@ -58,7 +58,9 @@ def runner(engine: str, workload: Workload, threads: int, compiled: Path | None 
 def weft_training(workload: Workload) -> tuple[Step, dict[str, Array]]:
     """The step, and the first values of its parameters."""
     model, start = as_onnx(workload)
-    module, lifted = weft.lift_constants(read(model.SerializeToString()).module({}, takes_floats=True), list(start))
+    module, lifted = weft.lift_constants(
+        read(model.SerializeToString()).module({}, require_quantised=False), list(start)
+    )
     main = module.main
     scores = next(name for name in main.output_names if not name.startswith("next_"))
     loss = cross_entropy(module, scores=scores)

@@ -43,7 +43,7 @@ def with_batch(path: Path, batch: int) -> bytes:
 
 def trainable(path: Path, batch: int) -> tuple[Module, dict[str, np.ndarray]]:
     """The model for so many images with its weights as inputs, and their values."""
-    return weft.lift_constants(read(with_batch(path, batch)).module({}, takes_floats=True))
+    return weft.lift_constants(read(with_batch(path, batch)).module({}, require_quantised=False))
 
 
 def say(text: str) -> None:

@@ -221,7 +221,7 @@ def network(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.core)
     rate = DramRate(bytes_per_cycle=arguments.bytes_per_cycle or config.bus_bytes)
     model = build(arguments.name, size=arguments.size)
-    module = prepared(read(model).module({}, takes_floats=False), Accel(), AccelOptions(config, rate))
+    module = prepared(read(model).module({}, require_quantised=True), Accel(), AccelOptions(config, rate))
     with tempfile.TemporaryDirectory() as folder:
         path = arguments.database or Path(folder) / "tuning.sqlite"
         started = time.process_time()
@@ -297,7 +297,7 @@ def cpu(arguments: argparse.Namespace) -> int:
     for name in arguments.models:
         build_model, macs, wanted = MODELS[name]
         model = build_model()
-        module = prepared(read(model).module({}, takes_floats=True), Cpu(), CpuOptions(threads=arguments.threads))
+        module = prepared(read(model).module({}, require_quantised=False), Cpu(), CpuOptions(threads=arguments.threads))
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "tuning.sqlite"
             started = time.process_time()

@@ -30,7 +30,7 @@ def quantised_module(
 ) -> Module:  # fmt: skip
     """A float model in 8 bits, by examples in a file."""
     report("reading the model")
-    module = read(model).module(shapes, takes_floats=True)
+    module = read(model).module(shapes, require_quantised=False)
     places = plan(module)
     batches = read_examples(examples, module)
     if improvements.equalise:

@@ -43,7 +43,7 @@ def compare_command(
 ) -> None:
     """Run a model in two places; print the error of each tensor that both make, and the first that differs."""
     with progress("reading the model", err) as status:
-        module = read(model).module(parse_shapes(shape), takes_floats=True)
+        module = read(model).module(parse_shapes(shape), require_quantised=False)
         values = read_inputs(model_inputs(module), inputs, seed, module_indices(module))
         status.update(f"running on {first} and {second}")
         found = compare(module, first, second, values, config=config, threads=threads, tolerance=tolerance)

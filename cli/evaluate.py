@@ -76,7 +76,7 @@ def quantise(
     check_places(path)
     shapes = parse_shapes(shape)
     with progress("reading the model", err) as status:
-        floats = read(model).module(shapes, takes_floats=True)
+        floats = read(model).module(shapes, require_quantised=False)
         batches = read_examples(calibrate_with, floats)
         right = None if labels is None else read_labels(labels)
         improvements = Improvements(equalise, correct_bias, adaround)

@@ -89,7 +89,7 @@ def _prepared(model: Path, target: Target, options: Any, shape: Sequence[str] | 
     if any(isinstance(size, str) for each in source.inputs(sizes) for size in each.shape):
         raise CompileError("a model with open sizes cannot be tuned", hint="fix its sizes by --shape")
     status.update("running the passes")
-    return prepared(source.module(sizes, takes_floats=target.takes_floats), target, options)
+    return prepared(source.module(sizes, require_quantised=not target.takes_floats), target, options)
 
 
 def _tune_core(

@@ -147,7 +147,7 @@ def integer_module(path: str, digest: str, batch: int, block: int, tables: bool 
     content = Path(path).read_bytes()
     if hashlib.sha256(content).hexdigest()[:32] != digest:
         raise ExploreError("the file has changed since the exploration began", at=path, hint="begin again")
-    module = read(with_batch(content, batch)).module({}, takes_floats=False)
+    module = read(with_batch(content, batch)).module({}, require_quantised=True)
     return PassManager(integer_passes(block, tables=tables)).run(module)
 
 

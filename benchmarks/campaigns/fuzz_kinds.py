@@ -141,7 +141,7 @@ def as_text(edit: Callable[[str, random.Random], str]) -> Callable[[bytes, rando
 
 @cache
 def digits_module() -> weft.compiler.graph.Module:
-    return read(DIGITS).module({}, takes_floats=True)
+    return read(DIGITS).module({}, require_quantised=False)
 
 
 def use_graph(data: bytes) -> None:

@@ -164,7 +164,7 @@ def independent(folder: Path, model: str, x: Array) -> Array:
 
         session = precise_session(path)
         return cast(Array, session.run(None, {session.get_inputs()[0].name: x})[0])
-    module = read(path).module({}, takes_floats=True)
+    module = read(path).module({}, require_quantised=False)
     return only(evaluate(module, {module.main.params[0].name: x}))
 
 

@@ -36,8 +36,8 @@ class Source(Protocol):
     def inputs(self, shapes: Shapes) -> tuple[SymbolicInput, ...]:
         """The inputs, with a symbol for each size that is open."""
 
-    def module(self, shapes: Shapes, *, takes_floats: bool) -> Module:
-        """The graph. Without ``takes_floats`` a product with floating-point weights is refused. Raises ModelError."""
+    def module(self, shapes: Shapes, *, require_quantised: bool) -> Module:
+        """The graph. With ``require_quantised`` a product with floating-point weights is refused. Raises ModelError."""
 
     def types(self, shapes: Shapes) -> SymbolicTypes:
         """The type of every tensor, for any size. Raises ModelError."""

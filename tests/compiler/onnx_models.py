@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from weft.compiler.compile import prepared
 from weft.compiler.graph import (
     Array,
     Call,
@@ -25,9 +26,19 @@ from weft.compiler.graph import (
     topological_order,
 )
 from weft.compiler.graph.registry import apply
+from weft.compiler.passes.pipeline import PassOptions
+from weft.compiler.targets.accel.target import Accel, AccelOptions
 from weft.examples.precise import precise_session
+from weft.hw.config import PYNQ
 
 onnxruntime.set_default_logger_severity(3)
+
+
+def for_core(module: Module, **blocks: int) -> Module:
+    """A module as read after all passes for the core ``pynq``, each pass checked. With ``blocks`` its array has these,
+    and no depthwise mode, which needs square ones."""
+    core = replace(PYNQ, **blocks, depthwise=0) if blocks else PYNQ
+    return prepared(module, Accel(), AccelOptions(core), PassOptions(check=True))
 
 
 @dataclass

@@ -29,7 +29,7 @@ class SumsSource:
         names = dict.fromkeys(word for words in self._lines for word in words)
         return tuple(SymbolicInput(name, (8,), "float32") for name in names)
 
-    def module(self, shapes: Shapes, *, takes_floats: bool) -> Module:
+    def module(self, shapes: Shapes, *, require_quantised: bool) -> Module:
         params = {each.name: Var(each.name, TensorType((8,), each.dtype)) for each in self.inputs(shapes)}
         terms = [[params[word] for word in words] for words in self._lines]
         results = tuple(self._sum(each, number) for number, each in enumerate(terms, 1))

@@ -49,7 +49,7 @@ def test_an_elementwise_network_is_one_kernel_in_c(c_target: ModuleType, element
     (layer,) = model.layers
     assert (layer.device, layer.operators) == ("cpu", ("nn.multiply", "nn.sigmoid", "nn.maximum"))
     x = random((4, 6))
-    wanted = evaluate(read(elementwise).module({}, takes_floats=True), {"x": x})["y"]
+    wanted = evaluate(read(elementwise).module({}, require_quantised=False), {"x": x})["y"]
     np.testing.assert_allclose(weft.load(model).run({"x": x})["y"], wanted, rtol=1e-6)
 
 
@@ -69,7 +69,7 @@ def test_what_it_cannot_do_runs_in_numpy_with_the_reason(c_target: ModuleType, m
     ]  # fmt: skip
     assert model.layers[1].reason == "target 'c' has elementwise kernels only, and nn.softmax is none"
     x = random((4, 6))
-    wanted = evaluate(read(mixed).module({}, takes_floats=True), {"x": x})["y"]
+    wanted = evaluate(read(mixed).module({}, require_quantised=False), {"x": x})["y"]
     np.testing.assert_allclose(weft.load(model).run({"x": x})["y"], wanted, rtol=1e-6)
     with pytest.raises(CompileError, match="node 'softmax': NumPy would run it: target 'c' has elementwise kernels"):
         weft.compile(mixed, target="c", strict=True)

@@ -44,7 +44,7 @@ def test_random_indices_are_inside_of_their_axes(name: str) -> None:
     module = weft.load(compiled)
     for seed in range(5):
         module.run(read_inputs(compiled.inputs, None, seed, indices))
-    source = read(model).module({}, takes_floats=True)
+    source = read(model).module({}, require_quantised=False)
     evaluate(source, read_inputs(compiled.inputs, None, 1, module_indices(source)))
 
 

@@ -58,7 +58,7 @@ def network() -> onnx.ModelProto:
 
 @pytest.fixture(scope="module")
 def tasks() -> list[CpuTask]:
-    found = prepared(read(network()).module({}, takes_floats=True), Cpu(), CpuOptions())
+    found = prepared(read(network()).module({}, require_quantised=False), Cpu(), CpuOptions())
     return cpu_tasks(found, HERE, 1)
 
 

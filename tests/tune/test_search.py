@@ -35,7 +35,7 @@ SLOW = DramRate(bytes_per_cycle=2)
 @pytest.fixture(scope="module")
 def packed() -> Module:
     source = read(DIGITS)
-    return prepared(source.module({}, takes_floats=False), Accel(), AccelOptions(PYNQ, SLOW))
+    return prepared(source.module({}, require_quantised=True), Accel(), AccelOptions(PYNQ, SLOW))
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +173,7 @@ def test_results_of_another_core_or_memory_are_not_used(tasks: list[Task], tmp_p
 def test_a_tiling_that_does_not_fit_leaves_the_default(tmp_path: Path) -> None:
     """As after a change by hand: the compiler does not trust what it reads."""
     source, path = read(DIGITS), tmp_path / "t.sqlite"
-    module = prepared(source.module({}, takes_floats=False), Accel(), AccelOptions(TINY, SLOW))
+    module = prepared(source.module({}, require_quantised=True), Accel(), AccelOptions(TINY, SLOW))
     huge = dict.fromkeys(("groups", "rows", "columns", "reduction", "epilogue_groups", "epilogue_rows"), 1 << 19)
     with Database(path) as database:
         for task in kernels(tasks_of(module, TINY, SLOW, 2)):

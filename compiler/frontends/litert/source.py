@@ -64,10 +64,10 @@ class LitertSource:
             raise ModelError(error.message, hint=error.hint) from None
         return tuple(replace(each, shape=tuple(sizes.get(str(size), size) for size in each.shape)) for each in found)
 
-    def module(self, shapes: Shapes = {}, *, takes_floats: bool = True) -> Module:  # noqa: B006
+    def module(self, shapes: Shapes = {}, *, require_quantised: bool = False) -> Module:  # noqa: B006
         """The graph for these shapes of the inputs. Raises ModelError."""
         _, module = self._read(shapes)
-        if not takes_floats:
+        if require_quantised:
             refuse_floats(module)
         return module
 

@@ -24,8 +24,8 @@ class OnnxSource:
     def inputs(self, shapes: Mapping[str, Sequence[int]]) -> tuple[SymbolicInput, ...]:
         return symbolic_inputs(self._model, shapes)
 
-    def module(self, shapes: Mapping[str, Sequence[int]], *, takes_floats: bool) -> Module:
-        return from_onnx(self._model, shapes, require_quantised=not takes_floats)
+    def module(self, shapes: Mapping[str, Sequence[int]], *, require_quantised: bool) -> Module:
+        return from_onnx(self._model, shapes, require_quantised=require_quantised)
 
     def types(self, shapes: Mapping[str, Sequence[int]]) -> SymbolicTypes:
         return infer_types(self._model, shapes)

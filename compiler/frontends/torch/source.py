@@ -120,7 +120,7 @@ class TorchSource:
             for each in found
         )
 
-    def module(self, shapes: Shapes = {}, *, takes_floats: bool = True) -> Module:  # noqa: B006
+    def module(self, shapes: Shapes = {}, *, require_quantised: bool = False) -> Module:  # noqa: B006
         """The graph for these shapes of the inputs. Raises ModelError."""
         reader = GraphReader(self._bound(shapes))
         params: list[Var] = []
@@ -139,7 +139,7 @@ class TorchSource:
                    for name, value in results.items()}  # fmt: skip
         body = next(iter(outputs.values())) if len(outputs) == 1 else Tuple(tuple(outputs.values()))
         module = Module(Function(tuple(params), body, Attrs({"name": "main", "outputs": tuple(outputs)})))
-        if not takes_floats:
+        if require_quantised:
             refuse_floats(module)
         return module
 

@@ -35,12 +35,12 @@ def test_files_of_others_are_named(name: str, what: str, line: str, tmp_path: Pa
 def test_an_onnx_file_is_one_whatever_its_name(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     shutil.copyfile(DIGITS, path)
-    assert [each.name for each in read(path).module({}, takes_floats=True).main.params] == ["image"]
+    assert [each.name for each in read(path).module({}, require_quantised=False).main.params] == ["image"]
 
 
 def test_a_file_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot be read"):
-        read(tmp_path / "gone.pt").module({}, takes_floats=True)
+        read(tmp_path / "gone.pt").module({}, require_quantised=False)
 
 
 def test_what_is_no_model_is_told_with_its_article() -> None:

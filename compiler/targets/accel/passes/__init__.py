@@ -2,10 +2,10 @@
 
 from .fuse import Fused, fuse, fuse_with_report
 from .pack_layout import pack_function, pack_layout
-from .pipeline import accel_passes, accel_pipeline
+from .pipeline import accel_passes
 from .unfold_input import unfold_input
 
 __all__ = [
-    "Fused", "accel_passes", "accel_pipeline", "fuse", "fuse_with_report", "pack_function", "pack_layout",
+    "Fused", "accel_passes", "fuse", "fuse_with_report", "pack_function", "pack_layout",
     "unfold_input",
 ]  # fmt: skip

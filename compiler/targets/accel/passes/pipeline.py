@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from .....hw.config import CoreConfig
-from ....passes.manager import Pass, PassManager
-from ....passes.pipeline import integer_passes
+from ....passes.manager import Pass
 from ..operators.packed_layout import Blocks
 from .channel_moves import channel_moves
 from .elementwise_shapes import elementwise_shapes
@@ -38,11 +37,3 @@ def accel_passes(
         *fit,
         pack_layout(blocks, partial(why_not_kernel, core=core)) if core is not None else pack_layout(blocks),
     ]
-
-
-def accel_pipeline(
-    blocks: Blocks, *, bytes_per_cycle: int = 8, chains: bool = False, check: bool = False
-) -> PassManager:
-    """All passes, from a model as read, for an accelerator whose array has this shape."""
-    passes = accel_passes(blocks, bytes_per_cycle, chains=chains)
-    return PassManager([*integer_passes(blocks.product_block, core=True), *passes], check=check)

@@ -56,7 +56,7 @@ def test_sizes_that_a_file_leaves_open_are_chosen_by_a_run() -> None:
     for rows in (1, 5):
         assert loaded.run({"the x": np.zeros((rows, 4), np.float32)})["the y"].shape == (rows, 4)
     with pytest.raises(ModelError, match="open"):
-        source.module({}, takes_floats=True)
+        source.module({}, require_quantised=False)
 
 
 def test_all_operators_that_cannot_be_read_are_named_with_their_places() -> None:
@@ -86,7 +86,7 @@ def test_what_is_no_tensor_of_numbers_is_refused_by_name() -> None:
     net._tensors[state].isVariable = True
     net.op("ADD", [x, state], [y], options("AddOptions"))
     with pytest.raises(ModelError, match="tensor 'state' is a variable"):
-        read(net.finish([x], [y])).module({}, takes_floats=True)
+        read(net.finish([x], [y])).module({}, require_quantised=False)
 
 
 def test_models_of_keras_and_tensorflow_are_told_how_to_come(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_between_operators_on_images_nothing_is_moved() -> None:
     net.op("RESHAPE", [e], [f], options("ReshapeOptions", newShape=[1, 192]))
     net.op("FULLY_CONNECTED", [f, weights(5, 192), weights(5)], [g], options("FullyConnectedOptions"))
     model = net.finish([x], [g])
-    module = read(model).module({}, takes_floats=True)
+    module = read(model).module({}, require_quantised=False)
     moves = [node for node in calls(module.main.body) if node.op == "transpose"]
     assert [move.attr("perm") for move in moves] == [(0, 3, 1, 2), (0, 2, 3, 1)]  # the input; before it is flat
     compiled = weft.compile(model, target="cpu")
@@ -167,7 +167,7 @@ def test_a_file_may_be_cut_off_anywhere() -> None:
         if size < 8:
             continue
         with pytest.raises(ModelError, match=r"is not a complete LiteRT file|has \d+ bytes of data"):
-            read(whole[:size]).module({}, takes_floats=True)
+            read(whole[:size]).module({}, require_quantised=False)
 
 
 def test_damaged_files_are_refused_by_one_named_error_each() -> None:
@@ -209,7 +209,7 @@ def test_constants_must_have_all_their_data() -> None:
     x, y = net.tensor((4,), "float32"), net.tensor((4,), "float32")
     net.op("ADD", [x, net.tensor((4,), "float32", data=b"\0" * 12)], [y], options("AddOptions"))
     with pytest.raises(ModelError, match=re.escape("of shape [4] has 12 bytes of data, not 16")):
-        read(net.finish([x], [y])).module({}, takes_floats=True)
+        read(net.finish([x], [y])).module({}, require_quantised=False)
 
 
 def test_the_example_of_the_manual_runs() -> None:

@@ -14,10 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 from weft.compiler.frontends import ModelError, from_onnx
 from weft.compiler.graph import Array, Function, Module, calls, constant_table, evaluate, parse, to_text
 from weft.compiler.passes import PassManager, integer_passes
-from weft.compiler.targets.accel.operators.packed_layout import Blocks
-from weft.compiler.targets.accel.passes import accel_pipeline
 
-from ...onnx_models import FloatModel, agreement, eight_bit_tensors, quantise, run_onnxruntime
+from ...onnx_models import FloatModel, agreement, eight_bit_tensors, for_core, quantise, run_onnxruntime
 
 IMAGE = (2, 4, 9, 10)
 
@@ -262,7 +260,7 @@ def test_hand_written_forms(write: Callable[[Graph], str], dtype: str) -> None:
     found = agreement(model, integer, inputs)
     assert found.worst <= 1
     assert found.unequal <= max(2, found.elements // 1000)  # a tie, and what follows from it
-    packed = accel_pipeline(Blocks(1, 16, 8), check=True).run(module)
+    packed = for_core(module, block_out=8)
     assert np.array_equal(*evaluate(packed, inputs).values(), *evaluate(integer, inputs).values())
     assert on_host(packed) <= {"quantise", "unfold", "pack", "unpack", "dequantise"}
     assert on_accelerator(packed)
@@ -277,7 +275,7 @@ def test_models_with_8_bit_inputs_and_outputs() -> None:
     graph = helper.make_graph([node], "g", [info("x", TensorProto.UINT8, (1, 3, 4, 4))],
                               [info("y", TensorProto.UINT8, None)], [w, *params])  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    packed = accel_pipeline(Blocks(1, 4, 4), check=True).run(from_onnx(model))
+    packed = for_core(from_onnx(model), block_in=4, block_out=4)
     x = np.random.default_rng(0).integers(0, 256, (1, 3, 4, 4)).astype(np.uint8)
     assert np.array_equal(evaluate(packed, {"x": x})["y"], run_onnxruntime(model, {"x": x})[0])
     assert on_host(packed) == {"to_signed", "pack", "unpack", "to_unsigned"}

@@ -176,12 +176,12 @@ def check_network(source: str | Path, config: CoreConfig, rate: DramRate, seed: 
     """A whole network by random points: the graph's integers, in the predicted cycles. How many are by records."""
     network = read(source)
     options = AccelOptions(config, rate)
-    network_at_random(path, prepared(network.module({}, takes_floats=False), Accel(), options), config, rate, seed)
+    network_at_random(path, prepared(network.module({}, require_quantised=True), Accel(), options), config, rate, seed)
     model = weft.compile(source, config, dram=rate, tuned=str(path))
     assert isinstance(model, CompiledModel)
     dram = DramModel(latency=rate.latency, bytes_per_cycle=rate.bytes_per_cycle)
     block = Blocks.of(config).product_block
-    module = PassManager(integer_passes(block)).run(network.module({}, takes_floats=False))
+    module = PassManager(integer_passes(block)).run(network.module({}, require_quantised=True))
     inputs = random_inputs(module, seed)
     loaded = load(model, RtlDevice(config, dram=dram))
     results = loaded.run(inputs)

@@ -62,7 +62,7 @@ DEEPER = replace(TINY, inp_depth=2 * TINY.inp_depth, acc_banks=4)
 @pytest.fixture(scope="module", params=[PYNQ, DEEPER], ids=["pynq", "tiny"])
 def problems(request: pytest.FixtureRequest) -> list[Problem]:
     config = request.param
-    module = prepared(read(DIGITS).module({}, takes_floats=False), Accel(), AccelOptions(config, SLOW))
+    module = prepared(read(DIGITS).module({}, require_quantised=True), Accel(), AccelOptions(config, SLOW))
     kernels = [
         part.kernel for phase in split_phases(module) if phase.on_core
         for node in phase.calls for part in slices_of(node, config, SLOW, 2)

@@ -8,18 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import weft
+from weft.compiler.compile import prepared
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Array, Attrs, Call, Function, Module, Tuple, Var, call, evaluate
 from weft.compiler.model import CoreStep, HostStep
 from weft.compiler.passes import integer_passes
 from weft.compiler.passes.manager import PassManager
-from weft.compiler.targets.accel.passes import accel_pipeline
+from weft.compiler.targets.accel.target import Accel, AccelOptions
 from weft.compiler.targets.errors import CompileError
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.hw.errors import ConfigError
 
 from ....onnx_models import FloatModel, quantise
-from ..kernels import CONFIGS, Build, blocks_of, check
+from ..kernels import CONFIGS, Build, check
 
 
 def residual_network() -> FloatModel:
@@ -91,7 +92,7 @@ def test_without_reuse_every_layer_can_be_read(network: Path) -> None:
     assert kept.core.window_bytes > shared.core.window_bytes
     values = weft.load(kept, "fsim").run(image(), keep=True)
     reached: dict[str, Array] = {}
-    module = accel_pipeline(blocks_of(PYNQ)).run(from_onnx(network))
+    module = prepared(from_onnx(network), Accel(), AccelOptions(PYNQ))
 
     def observe(node: object, value: object) -> None:
         if isinstance(node, Call) and isinstance(node.op, Function) and node.op.is_primitive:
