@@ -17,7 +17,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..compiler.graph import Anchor, Array, Call, Constant, Expr, Function, Module, Tuple, Var, evaluate, operator
+from ..compiler.graph import (
+    LINEAR,
+    Anchor,
+    Array,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    Module,
+    Role,
+    Tuple,
+    Var,
+    evaluate,
+    operator,
+    role_of,
+)
 from ..compiler.graph.visit import topological_order, with_children
 from .errors import QuantiseError
 from .insert import LARGEST
@@ -26,6 +41,11 @@ from .ranges import LEVELS
 
 EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Of the range of a channel, and of the weights that read it, that are tried for its factor."""
+
+SUMS = (Role.ADD, Role.SUBTRACT)
+
+PASSED = (Role.LARGEST, Role.MEAN, Role.SUM)
+"""Poolings and reductions of these kinds are the same for x and x / s."""
 
 LEAST = 1 / 64
 """A channel counts as no smaller than this part of the largest one: what examples hardly showed is not blown up."""
@@ -170,21 +190,21 @@ class _Groups:
             return False
         x = computed[0]
         entry = operator(node.op)
-        if entry.anchor is Anchor.CONVOLUTION or node.op == "nn.dense":
+        if entry.anchor is Anchor.CONVOLUTION or (entry.anchor is Anchor.PRODUCT and entry.weights is not None):
             if len(computed) > 1 or node.args[0] is not x or (node, 1) not in self.weights:
                 return False
             self._reads(node, x)
             self._new(node, made=True)
             return True
-        if node.op in ("nn.add", "nn.subtract", "nn.multiply", "nn.divide"):
+        if entry.role in LINEAR:
             return self._arithmetic(node, computed)
         if len(computed) > 1:
             return False
-        if node.op == "nn.clip":
+        if entry.role is Role.CLAMP:
             return self._clamp(node, x)
-        if node.op in ("nn.max_pool", "nn.average_pool") or (node.op == "pad" and not node.attr("value")):
+        if (entry.anchor is Anchor.POOL and entry.role in PASSED) or (node.op == "pad" and not node.attr("value")):
             inside = node.op != "pad" or node.shape[:2] == x.shape[:2]
-        elif node.op in ("nn.reduce_mean", "nn.reduce_max", "nn.reduce_sum"):
+        elif entry.anchor is Anchor.REDUCTION and entry.role in PASSED:
             inside = all(axis > 1 for axis in node.attr("axes"))
         elif node.op == "reshape":
             return self._reshape(node, x)
@@ -222,25 +242,26 @@ class _Groups:
         return False
 
     def _arithmetic(self, node: Call, computed: list[Expr]) -> bool:
+        role = role_of(node)
         if len(computed) == 1:
             (x,) = computed
             constant = next(arg for arg in node.args if arg is not x)
             assert isinstance(constant, Constant)
-            if node.shape != x.shape or (node.op == "nn.divide" and node.args[0] is not x):
+            if node.shape != x.shape or (role is Role.DIVIDE and node.args[0] is not x):
                 return False
             shape = (1,) * (len(x.shape) - len(constant.shape)) + constant.shape
             by_channel = all(size == 1 for axis, size in enumerate(shape) if axis != 1)
-            if node.op in ("nn.add", "nn.subtract") and not (by_channel and shape[1] == x.shape[1]):
+            if role in SUMS and not (by_channel and shape[1] == x.shape[1]):
                 return False
             self._tie(node, x)
             return True
         one, other = computed
-        if node.op in ("nn.add", "nn.subtract") and one.shape == other.shape:
+        if role in SUMS and one.shape == other.shape:
             if not self._unite(one, other):
                 return False
             self._tie(node, one)
             return True
-        if node.op == "nn.multiply" and one != other and node.shape in (one.shape, other.shape):
+        if role is Role.MULTIPLY and one != other and node.shape in (one.shape, other.shape):
             full, gate = (one, other) if one.shape == node.shape else (other, one)
             self._pin(gate)
             self._tie(node, full)
@@ -391,7 +412,7 @@ def _constant(node: Call, constant: Constant, of: Callable[[Expr], Array | None]
             scaled *= taken[read].reshape(*value.shape[:2], *[1] * (value.ndim - 2))
         if made is not None:
             scaled /= made.reshape(-1, *[1] * (value.ndim - 1))
-    elif node.op in ("nn.add", "nn.subtract") and made is not None:
+    elif role_of(node) in SUMS and made is not None:
         scaled = value / made.reshape([-1 if size > 1 else 1 for size in value.shape])
     else:
         return constant

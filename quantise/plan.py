@@ -13,16 +13,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..compiler.graph import (
+    LINEAR,
     Anchor,
     Call,
     Constant,
+    EightBits,
     Expr,
     Function,
     Fusion,
     Module,
+    Role,
     Tuple,
     Var,
     operator,
+    operator_of,
+    role_of,
     topological_order,
 )
 from ..compiler.graph.registry import apply
@@ -32,8 +37,6 @@ from ..compiler.passes.scans import unroll_loops
 from .errors import QuantiseError
 
 PRODUCTS = (Anchor.CONVOLUTION, Anchor.PRODUCT)
-OFFSETS = ("nn.add", "nn.subtract", "nn.multiply", "nn.divide")
-"""With a constant, a number or one a channel, these join the requantise of the accumulator that they are applied to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +83,7 @@ def plan(module: Module) -> Plan:
         )
     module = unroll_loops(module)
     nodes = topological_order(module.main.body)
-    if any(isinstance(node, Call) and node.op == "quantise" for node in nodes):
+    if any(role_of(node) is Role.QUANTISE for node in nodes):
         raise QuantiseError("the model is quantised already", hint="give the float model")
     planner = _Planner(run_passes(_weights_as_floats(module), float_passes(), PassOptions()))
     found = planner.run()
@@ -96,7 +99,11 @@ def _weights_as_floats(module: Module) -> Module:
     for node in topological_order(main.body):
         children = tuple(memo[id(child)] for child in node.children)
         made = with_children(node, children)
-        if isinstance(made, Call) and made.op == "dequantise" and all(isinstance(arg, Constant) for arg in made.args):
+        if (
+            isinstance(made, Call)
+            and role_of(made) is Role.DEQUANTISE
+            and all(isinstance(arg, Constant) for arg in made.args)
+        ):
             values = [arg.value for arg in made.args if isinstance(arg, Constant)]
             name = made.args[0].name if isinstance(made.args[0], Constant) else ""
             made = Constant(apply(made, values), name, made.span)
@@ -144,16 +151,20 @@ class _Planner:
         entry = operator(node.op)
         if entry.anchor in PRODUCTS:
             return self._product(node)
-        if self._is_average(node):
+        if entry.eight_bits is EightBits.SUMS and not self._is_part_of_a_norm(node):
             self._settle(node.args[0], wanted=True)
             return Form.ACCUMULATOR if self._is_eight(node.args[0]) else Form.FLOAT
         computed = self._computed(node)
-        if node.op == "concat" and computed and all(self.forms[arg] is not Form.FLOAT for arg in computed):
+        if (
+            entry.eight_bits is EightBits.JOINS
+            and computed
+            and all(self.forms[arg] is not Form.FLOAT for arg in computed)
+        ):
             for arg in computed:
                 if self.forms[arg] is Form.FUNCTION or len(self.users[arg]) > 1:
                     self._settle(arg)
             return Form.CLAMPED
-        if node.op == "nn.max_pool" or (entry.fusion is Fusion.LAYOUT and not node.attrs.get("value", 0)):
+        if entry.eight_bits is EightBits.PICKS or (entry.fusion is Fusion.LAYOUT and not node.attrs.get("value", 0)):
             return self._move(node, computed)
         if entry.fusion is Fusion.ELEMENTWISE and computed:
             return self._elementwise(node, computed)
@@ -166,12 +177,12 @@ class _Planner:
                     self.weights[node, number] = Weight(arg, _channels(node, number), self._name(arg, _place(node)))
             else:
                 self._settle(arg, wanted=True)
-        self.channels[node] = len(node.shape) - 1 if node.op == "nn.matmul" else 1
+        self.channels[node] = len(node.shape) - 1 if role_of(node) is Role.MATRIX_PRODUCT else 1
         return Form.ACCUMULATOR
 
     def _move(self, node: Call, computed: Sequence[Expr]) -> Form:
         operand = node.args[0]
-        if node.op == "nn.max_pool" and isinstance(operand, Var):
+        if _picks(node) and isinstance(operand, Var):
             self._settle(operand, wanted=True)
         if computed != [operand] or self.forms[operand] is Form.FLOAT:
             return self._float(node)
@@ -185,7 +196,7 @@ class _Planner:
     def _elementwise(self, node: Call, computed: Sequence[Expr]) -> Form:
         first = computed[0]
         if len(computed) == 1 and self._joins(node, first):
-            return Form.CLAMPED if node.op == "nn.clip" else Form.ACCUMULATOR
+            return Form.CLAMPED if role_of(node) is Role.CLAMP else Form.ACCUMULATOR
         if any(self.forms[arg] is Form.FLOAT for arg in computed):
             return self._float(node)
         for arg in computed:
@@ -195,21 +206,23 @@ class _Planner:
         if len(sources) == 1 and all(arg.shape == node.shape for arg in computed):
             self.source[node] = sources.pop()
             return Form.FUNCTION
-        if len(computed) == len(node.args) == 2 and node.op in ("nn.add", "nn.subtract", "nn.multiply"):
+        role = role_of(node)
+        if len(computed) == len(node.args) == 2 and role in (Role.ADD, Role.SUBTRACT, Role.MULTIPLY):
             for arg in computed:
                 self._settle(arg)
             # Of a sum the clamp joins the requantise; a constant behind it does not.
-            return Form.CLAMPED if node.op == "nn.multiply" else Form.ACCUMULATOR
+            return Form.CLAMPED if role is Role.MULTIPLY else Form.ACCUMULATOR
         return self._float(node)
 
     def _joins(self, node: Call, operand: Expr) -> bool:
         """Whether a call with constants alone joins the requantise of its operand's accumulator."""
         if self.forms[operand] is not Form.ACCUMULATOR or len(self.users[operand]) > 1 or node.shape != operand.shape:
             return False
-        if node.op == "nn.clip":
+        role = role_of(node)
+        if role is Role.CLAMP:
             return True
         axis = self.channels.get(operand)
-        if node.op not in OFFSETS or axis is None or (node.op == "nn.divide" and node.args[0] is not operand):
+        if role not in LINEAR or axis is None or (role is Role.DIVIDE and node.args[0] is not operand):
             return False
         constant = next(arg for arg in node.args if arg is not operand)
         if not isinstance(constant, Constant) or not _by_channel(constant.shape, node.shape, axis):
@@ -238,7 +251,7 @@ class _Planner:
     def _settle_pooling(self, result: Expr) -> None:
         """A maximum that nothing but an output reads would be one of floats."""
         while isinstance(result, Call) and result not in self.chosen and self._is_eight(result):
-            if result.op == "nn.max_pool":
+            if _picks(result):
                 self.chosen.add(result)
             result = result.args[0]
 
@@ -248,18 +261,16 @@ class _Planner:
     def _computed(self, node: Call) -> list[Expr]:
         return [arg for arg in node.args if not isinstance(arg, Constant)]
 
-    def _is_average(self, node: Call) -> bool:
-        """A pooling, or a mean that no normalisation is made of."""
-        if node.op == "nn.average_pool":
-            return True
-        if node.op != "nn.reduce_mean" or isinstance(node.args[0], Constant):
+    def _is_part_of_a_norm(self, node: Call) -> bool:
+        """Whether a normalisation is made of a reduction: the mean of squares, or one that is subtracted."""
+        if operator(str(node.op)).anchor is not Anchor.REDUCTION:
             return False
         operand = node.args[0]
-        square = isinstance(operand, Call) and operand.op in ("nn.multiply", "nn.power") and len(set(operand.args)) == 1
-        square = square or (isinstance(operand, Call) and operand.op == "nn.power")
-        centres = any(user is not None and user.op == "nn.subtract" and operand in user.args
-                      for user in self.users.get(node, []))  # fmt: skip
-        return not square and not centres
+        role = role_of(operand)
+        is_square = role is Role.POWER or (role is Role.MULTIPLY and len(set(operand.children)) == 1)
+        centres = any(role_of(user) is Role.SUBTRACT and operand in user.args
+                      for user in self.users.get(node, []) if user is not None)  # fmt: skip
+        return isinstance(operand, Constant) or is_square or centres
 
     def _name(self, node: Expr, otherwise: str) -> str:
         """A name that nothing else has: that of the constant, the input or the tensor."""
@@ -273,6 +284,11 @@ class _Planner:
         return unique
 
 
+def _picks(node: Call) -> bool:
+    entry = operator_of(node)
+    return entry is not None and entry.eight_bits is EightBits.PICKS
+
+
 def _place(node: Call) -> str:
     return node.span.tensor or node.span.node or str(node.op)
 
@@ -280,7 +296,7 @@ def _place(node: Call) -> str:
 def _channels(node: Call, operand: int) -> int | None:
     """The axis of a constant operand along which the result's channels lie."""
     shape = node.args[operand].shape
-    if node.op == "nn.matmul":
+    if role_of(node) is Role.MATRIX_PRODUCT:
         # Products of stacks share one scale: the integer form has one a column.
         return len(shape) - 2 + operand if len(shape) == 2 else None
     return 0 if operand == 1 else None

@@ -11,11 +11,26 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from ..compiler.graph import Anchor, Array, Call, Constant, Expr, Function, Module, Tuple, Var, operator
+from ..compiler.graph import (
+    LINEAR,
+    Anchor,
+    Array,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    Module,
+    Role,
+    Tuple,
+    Var,
+    operator,
+    role_of,
+)
 from ..compiler.graph.registry import apply as apply_call
 from ..compiler.graph.visit import topological_order, with_children
 from ..compiler.operators import numerics
 from .adaround import moments, rounded_weights
+from .equalise import SUMS
 from .errors import QuantiseError
 from .insert import LARGEST, range_of, weight_scale
 from .plan import Plan, Weight, plan
@@ -122,7 +137,7 @@ class _Walk:
             return self._applied(node, operands)
         values = self._applied(node, self.eight)
         offset = next((number for number, arg in enumerate(node.args) if id(arg) in self.offsets), None)
-        if not self.bias or offset is None or node.op not in ("nn.add", "nn.subtract"):
+        if not self.bias or offset is None or role_of(node) not in SUMS:
             return values
         constant = node.args[offset]
         assert isinstance(constant, Constant)
@@ -131,7 +146,7 @@ class _Walk:
         pairs = zip(self.exact[node], values, strict=True)
         error = np.mean([(exact.astype(np.float64) - value).mean(axis=axes, keepdims=True) for exact, value in pairs],
                         axis=0)  # fmt: skip
-        sign = -1 if node.op == "nn.subtract" and offset == 1 else 1
+        sign = -1 if role_of(node) is Role.SUBTRACT and offset == 1 else 1
         corrected = constant.value + sign * error.reshape(constant.shape)
         self.changed[node, offset] = Constant(corrected.astype(np.float32), constant.name, constant.span)
         return [(value + error).astype(np.float32) for value in values]
@@ -152,9 +167,9 @@ class _Walk:
     def _has_offset(self, node: Expr) -> bool:
         """Whether an offset takes off the mean error of a product's result."""
         while len(readers := self.readers.get(node, [])) == 1 and isinstance(reader := readers[0], Call):
-            if reader.op in ("nn.add", "nn.subtract"):
+            if role_of(reader) in SUMS:
                 return any(id(arg) in self.offsets for arg in reader.args)
-            if reader.op not in ("nn.multiply", "nn.divide", "reshape", "transpose"):
+            if role_of(reader) not in LINEAR and reader.op not in ("reshape", "transpose"):
                 return False
             node = reader
         return False
@@ -206,7 +221,7 @@ class _Matrix:
     @property
     def turned(self) -> bool:
         """Whether the outputs are the last axis of the weights."""
-        return self.node.op == "nn.matmul"
+        return role_of(self.node) is Role.MATRIX_PRODUCT
 
     def rows(self, weights: Array) -> Array:
         flat = weights.T if self.turned else weights.reshape(len(weights), -1)

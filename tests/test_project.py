@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from weft.compiler.graph import operators
 
 ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -247,10 +248,12 @@ def test_no_file_is_too_long_to_read() -> None:
 ROOMS = {
     "weft.compiler.tensor": (),
     "weft.compiler.graph": ("weft.compiler.tensor",),
-    "weft.compiler.operators": ("weft.compiler.graph", "weft.compiler.tensor"),
+    "weft.compiler.integers": ("weft.compiler.graph",),
+    "weft.compiler.operators": ("weft.compiler.graph", "weft.compiler.tensor", "weft.compiler.integers"),
     "weft.compiler.scope": (),
     "weft.compiler.passes": (
         "weft.compiler.operators",
+        "weft.compiler.integers",
         "weft.compiler.graph",
         "weft.compiler.scope",
         "weft.compiler.tensor",
@@ -290,6 +293,137 @@ def test_rooms_stand_on_each_other(house: str, rooms: dict[str, tuple[str, ...]]
 
 def test_every_room_of_the_accelerator_has_an_import_rule() -> None:
     assert {name for name in PACKAGES if name.startswith(f"{ACCEL}.")} <= set(ACCEL_ROOMS)
+
+
+# Names of operators
+
+KEPT_APART = ("weft.sim", "weft.hw", "weft.cli", "weft.verify", "weft.compiler.tensor")
+"""Where the same words name other things; and where nothing is shared with the compiler."""
+
+AMBIGUOUS = {"add", "barrier", "product"}
+"""Operators whose names are also those of operations of the loop IR, of GPUs and of kinds of loop nests."""
+
+WITH_ENTRIES = (
+    "weft.compiler.operators", "weft.compiler.frontends", "weft.compiler.exporters",
+    "weft.compiler.targets.accel.operators.operators", "weft.compiler.targets.accel.operators.window_operators",
+)  # fmt: skip
+"""Entries, and the tables between operators of other formats and these."""
+
+ASKED_BY_NAME = {
+    "accel/channel_moves": 1,
+    "accel/depthwise_split": 1,
+    "accel/elementwise_shapes": 6,
+    "accel/flatten_into_kernel": 8,
+    "accel/fuse": 7,
+    "accel/host_moves": 2,
+    "accel/inner_tensors": 1,
+    "accel/pack_layout": 6,
+    "accel/phases": 1,
+    "accel/place_concat": 1,
+    "accel/ramps": 2,
+    "accel/unfold_input": 4,
+    "gpu/products": 1,
+    "integers/form": 2,
+    "integers/static_weights": 2,
+    "loops/columns": 3,
+    "loops/computed_kernels": 1,
+    "loops/einsums": 1,
+    "loops/fusion": 5,
+    "loops/joins": 1,
+    "loops/kernels": 1,
+    "loops/narrow_requantise": 1,
+    "loops/phases": 7,
+    "loops/placement": 3,
+    "loops/prepare": 1,
+    "loops/product": 2,
+    "loops/quotients": 4,
+    "loops/rewrite_convolutions": 5,
+    "loops/sink_reshapes": 6,
+    "loops/tables": 3,
+    "loops/whole_products": 8,
+    "passes/emit_integers": 3,
+    "passes/emit_sums": 3,
+    "passes/hand_over": 1,
+    "passes/integer_rows": 5,
+    "passes/legalise": 7,
+    "passes/plain_windows": 15,
+    "passes/rematerialise": 1,
+    "passes/rows": 1,
+    "passes/simplify": 26,
+    "passes/simplify_gradients": 16,
+    "passes/tabulate": 4,
+    "quantise/equalise": 3,
+    "quantise/plan": 2,
+    "quantise/refine": 2,
+}
+"""How many times each module asks whether an operator has a certain name, instead of asking its entry for its role,
+family or anchor. Names that calls are built with do not count. These numbers only fall."""
+
+
+def asked_names(tree: ast.Module) -> list[str]:
+    """Words that something is compared or matched with, or that are listed under a name."""
+    asked = [word for node in ast.walk(tree) for word in _words(node)]
+    return [word.value for word in {id(word): word for word in asked}.values()]
+
+
+def _words(node: ast.AST) -> Iterator[ast.Constant]:
+    match node:
+        case ast.Compare(left=left, comparators=others):
+            parts: list[ast.AST] = [left, *others]
+        case ast.MatchValue(value=value):
+            parts = [value]
+        case ast.Assign(value=ast.Tuple() | ast.List() | ast.Set() | ast.Dict() as value):
+            parts = [value]
+        case ast.Call(func=ast.Name(id="frozenset" | "set"), args=[value]):
+            parts = [value]
+        case _:
+            return
+    while parts:
+        match parts.pop():
+            case ast.Constant(value=str()) as word:
+                yield word
+            case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
+                parts += elements
+            case ast.Dict(keys=keys):
+                parts += [key for key in keys if key is not None]
+
+
+def place_of(path: Path) -> str:
+    """The room of a module and its name, such as ``passes/legalise`` and ``accel/fuse``."""
+    *folders, _ = path.relative_to(ROOT).parts
+    return f"{folders[2] if folders[:2] == ['compiler', 'targets'] else folders[-1]}/{path.stem}"
+
+
+def test_operators_are_asked_not_named() -> None:
+    """What is known of an operator stands in its entry: else one that a user adds is a stranger to every pass."""
+    names = {entry.name for entry in operators() if not entry.name.startswith("my.")} - AMBIGUOUS
+    found = {}
+    for path in package_files():
+        module = module_name(path)
+        if path.parent == ROOT or any(is_at_or_below(module, part) for part in (*KEPT_APART, *WITH_ENTRIES)):
+            continue
+        count = sum(name in names for name in asked_names(ast.parse(path.read_text())))
+        if count:
+            found[place_of(path)] = count
+    assert found == ASKED_BY_NAME
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("node.op == 'pad'", 1),
+        ("node.op in ('pad', 'slice')", 2),
+        ("match node:\n    case Call(op='pad' | 'slice', args=(Call(op='concat'),)): pass", 3),
+        ("match node.op:\n    case 'pad': pass", 1),
+        ("MOVES = ('pad', {'slice'})", 2),
+        ("MOVES = frozenset({'pad', 'slice'})", 2),
+        ("WORDS = {'pad': 1}", 1),
+        ("call('pad', x)", 0),
+        ("call('conv3d' if rank == 5 else 'conv2d', x)", 0),
+    ],
+)
+def test_a_name_that_is_asked_for_is_told_from_one_that_is_built(source: str, count: int) -> None:
+    assert len(asked_names(ast.parse(source))) == count
 
 
 # Memory

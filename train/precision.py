@@ -22,7 +22,7 @@ from ..compiler.graph import (
     topological_order,
 )
 from ..compiler.graph.dtypes import HALVES, numpy_dtype
-from ..compiler.graph.registry import Anchor, Fusion, call, operator_of
+from ..compiler.graph.registry import Anchor, EightBits, Fusion, Role, call, operator_of, role_of
 from ..compiler.graph.visit import with_children
 from ..compiler.operators import contract, nn
 
@@ -78,7 +78,7 @@ def _narrow(node: Call, args: tuple[Expr, ...], dtype: str) -> Expr:
     if entry.anchor in (Anchor.CONVOLUTION, Anchor.PRODUCT):
         return made([nn.cast(arg, to=dtype) if arg.dtype == WIDE else arg for arg in args])
     narrow = [arg.dtype == dtype for arg in args]
-    moves = entry.fusion is Fusion.LAYOUT or node.op == "nn.max_pool"  # its values stay what they are
+    moves = entry.fusion is Fusion.LAYOUT or entry.eight_bits is EightBits.PICKS  # its values stay what they are
     if moves and narrow and all(narrow):
         return made(list(args))
     like = any(each and arg.shape == node.shape for each, arg in zip(narrow, args, strict=True))
@@ -147,7 +147,7 @@ def zero_if_finite(x: Expr) -> Expr:
 
 def as_row(x: Expr) -> Expr:
     """All elements in a row: sums along it run over lanes. A cast comes after that: whoever reads the row makes it."""
-    if isinstance(x, Call) and x.op == "nn.cast":
+    if isinstance(x, Call) and role_of(x) is Role.CAST:
         return nn.cast(as_row(x.args[0]), to=x.dtype)
     return x if len(x.shape) == 1 else contract.reshape(x, shape=(prod(x.shape),))
 

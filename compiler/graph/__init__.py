@@ -22,26 +22,30 @@ from .ir import (
     Var,
 )
 from .registry import (
+    LINEAR,
     Accuracy,
     Anchor,
+    EightBits,
     Family,
     Fusion,
     Operator,
+    Role,
     Unsupported,
     call,
     operator,
     operator_of,
     operators,
     register,
+    role_of,
     unsupported,
 )
 from .text import constant_table, parse, to_text
 from .visit import Mutator, Visitor, calls, rewrite, substitute, topological_order, use_counts, with_children
 
 __all__ = [
-    "UNKNOWN", "Accuracy", "Anchor", "Array", "AttrValue", "Attrs", "Call", "Constant", "Expr", "Family", "Function",
-    "Fusion", "GraphError", "Module", "Mutator", "Operator", "Span", "TensorType", "Tuple", "TupleGet", "TupleType",
-    "Type", "Unsupported", "Var", "Visitor", "call", "calls", "constant_table", "dtypes", "evaluate",
-    "evaluate_function", "operator", "operator_of", "operators", "parse", "register", "rewrite", "substitute",
-    "to_text", "topological_order", "unsupported", "use_counts", "with_children",
+    "LINEAR", "UNKNOWN", "Accuracy", "Anchor", "Array", "AttrValue", "Attrs", "Call", "Constant", "EightBits", "Expr",
+    "Family", "Function", "Fusion", "GraphError", "Module", "Mutator", "Operator", "Role", "Span", "TensorType",
+    "Tuple", "TupleGet", "TupleType", "Type", "Unsupported", "Var", "Visitor", "call", "calls", "constant_table",
+    "dtypes", "evaluate", "evaluate_function", "operator", "operator_of", "operators", "parse", "register", "rewrite",
+    "role_of", "substitute", "to_text", "topological_order", "unsupported", "use_counts", "with_children",
 ]  # fmt: skip

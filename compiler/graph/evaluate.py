@@ -42,6 +42,17 @@ def evaluate(module: Module, inputs: Mapping[str, Array], observe: Observer | No
     return dict(zip(main.output_names, results, strict=True))
 
 
+def static_value(node: Expr) -> Array:
+    """The value of an expression of constants."""
+    values: dict[int, Array] = {}
+    for item in topological_order(node):
+        if isinstance(item, Constant):
+            values[id(item)] = item.value
+        elif isinstance(item, Call):
+            values[id(item)] = apply(item, [values[id(arg)] for arg in item.args])
+    return values[id(node)]
+
+
 def evaluate_function(function: Function, arguments: Sequence[Array], observe: Observer | None = None) -> Value:
     """The result of ``function``; values are released after their last use."""
     order = topological_order(function.body)

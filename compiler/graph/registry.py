@@ -38,6 +38,10 @@ a rule that uses it or its operands computes nothing twice. Raises `NoGradientEr
 Lowering = Callable[["Builder", _Call, "tuple[View, ...]"], "View"]
 """From the builder of a kernel, the call and its operands to the result, as tensor expressions."""
 
+IntegerRule = Callable[[Any, _Call, str], Any]
+"""From the `integers.describer.Describer` of a model, the call and its name in messages to what its result is in
+integers: an `integers.form.IntegerForm`, which may be a `Refusal` with the reason."""
+
 Sample = Callable[[str], _Call]
 """From an element type to a call of the operator on variables of it. Raises `GraphError` for a type that it does not
 take."""
@@ -90,6 +94,39 @@ class Anchor(enum.Enum):
     REDUCTION = "reduction"  # along the attribute ``axes``, which ``keepdims`` keeps
 
 
+class Role(enum.Enum):
+    """What an operator computes, for passes and quantisers that use its laws. Whatever has a role obeys them."""
+
+    ADD = "a + b"
+    SUBTRACT = "a - b"
+    MULTIPLY = "a * b"
+    DIVIDE = "a / b"
+    POWER = "a to the power of b"
+    ROOT = "the square root of x"
+    CLAMP = "x within its attributes low and high"
+    CAST = "x in another element type"
+    LARGEST = "the largest element of a window or along axes"
+    SUM = "the sum of the elements of a window or along axes"
+    MEAN = "the mean of the elements of a window or along axes"
+    MATRIX_PRODUCT = "a times b over their last two axes"
+    SOFTMAX = "exponentials along the attribute axis, divided by their sum"
+    QUANTISE = "x in steps of a scale, as small integers"
+    DEQUANTISE = "small integers times a scale"
+    NORMALISATION = "x less a mean, over a deviation, with a factor and an offset a channel"
+
+
+LINEAR = frozenset({Role.ADD, Role.SUBTRACT, Role.MULTIPLY, Role.DIVIDE})
+"""With a constant operand these are a factor and an offset (a quotient, where the constant is the divisor)."""
+
+
+class EightBits(enum.Enum):
+    """What a quantiser makes of an operator on 8-bit values that is no product, no move and not elementwise."""
+
+    SUMS = "sums of 8-bit values, which a requantise follows"
+    PICKS = "values of its operand"
+    JOINS = "values of all its operands, with one scale"
+
+
 class Accuracy(enum.Enum):
     """What two right implementations may differ by."""
 
@@ -140,6 +177,9 @@ class Operator:
     ``numpy``: arrays..., attributes as keywords -> array; the operator's exact meaning.
     ``gradient``, ``lower``, ``sample``, ``draw``: see `Gradient`, `Lowering`, `Sample`, `Draw`.
     ``anchor``: the kind of its loop nest, where a target may want to know.
+    ``role``: what it computes, where that has laws that others use.
+    ``integer``: what a floating-point result is in integers, by `IntegerRule`; an operator without one is moved as its
+    operand is, if it is a move, and else computed in floats. ``eight_bits``: what a quantiser makes of it.
     ``cost``: arithmetic for each element of the result beside multiply-accumulates, in units of an addition.
     ``macs``: multiply-accumulates of a call that are useful, so without padding.
     ``folds``: whether constant folding may evaluate it.
@@ -161,6 +201,9 @@ class Operator:
     doc: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
     anchor: Anchor | None = None
+    role: Role | None = None
+    integer: IntegerRule | None = None
+    eight_bits: EightBits | None = None
     cost: int = 1
     macs: Callable[[_Call], int] = no_products
     accuracy: Accuracy = Accuracy.ROUNDED
@@ -225,6 +268,12 @@ def _way_out(name: str) -> str:
 def operator_of(node: object) -> Operator | None:
     """The entry of the operator that a node calls; None for everything else."""
     return operator(node.op, node.span) if isinstance(node, _Call) and isinstance(node.op, str) else None
+
+
+def role_of(node: object) -> Role | None:
+    """The role of the operator that a node calls; None for everything else."""
+    entry = operator_of(node)
+    return None if entry is None else entry.role
 
 
 def operators() -> tuple[Operator, ...]:

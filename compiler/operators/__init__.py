@@ -9,10 +9,12 @@ from ..graph.registry import (
     REQUIRED,
     Accuracy,
     Anchor,
+    EightBits,
     Family,
     Fusion,
     NoGradientError,
     Operator,
+    Role,
     Unsupported,
     operators,
     register,
@@ -46,8 +48,8 @@ from .samples import sample_of
 from .type_rules import broadcasting, require, require_dtype
 
 __all__ = [
-    "REQUIRED", "Accuracy", "Anchor", "Builder", "Chooser", "Family", "Fusion", "NoGradientError",
-    "NotLoweredError", "Operator", "Unsupported", "View", "arithmetic", "broadcasting", "cast", "contract",
+    "REQUIRED", "Accuracy", "Anchor", "Builder", "Chooser", "EightBits", "Family", "Fusion", "NoGradientError",
+    "NotLoweredError", "Operator", "Role", "Unsupported", "View", "arithmetic", "broadcasting", "cast", "contract",
     "convolution", "elementwise", "formula", "functions", "index", "integer", "integer_moments", "integer_rows",
     "interpolate", "matrix", "move", "nn", "norm", "operators", "pooling", "quantise", "reduce", "register",
     "require", "require_dtype", "sample_of", "scan", "sort", "strings", "suppression", "through",

@@ -10,8 +10,9 @@ import numpy as np
 from .. import tensor as te
 from ..graph.dtypes import ARITHMETIC, FLOATS, INTEGERS, NUMBERS, STRING, dtype_name
 from ..graph.ir import Array, Attrs, Call, Expr, TensorType
-from ..graph.registry import Accuracy, Gradient, Unsupported, call, register
+from ..graph.registry import Accuracy, Gradient, Role, Unsupported, call, register
 from ..graph.strings import same_strings
+from ..integers.arithmetic import at_least, at_most, linear
 from ..tensor import ir as tir
 from ..tensor.view import Builder, View
 from .build import nn
@@ -207,17 +208,18 @@ def _comparison(
 
 
 _binary("nn.add", NUMBERS, lambda a, b: a + b, lambda a, b: a + b, "Sum, with broadcasting.",
-        gradient=lambda upstream, node: (upstream, upstream))  # fmt: skip
+        gradient=lambda upstream, node: (upstream, upstream), role=Role.ADD, integer=linear)  # fmt: skip
 _binary("nn.subtract", NUMBERS, lambda a, b: a - b, lambda a, b: a - b, "Difference, with broadcasting.",
-        gradient=lambda upstream, node: (upstream, nn.negative(upstream)))  # fmt: skip
+        gradient=lambda upstream, node: (upstream, nn.negative(upstream)), role=Role.SUBTRACT,
+        integer=linear)  # fmt: skip
 _binary("nn.multiply", NUMBERS, lambda a, b: a * b, lambda a, b: a * b, "Product, with broadcasting.",
-        gradient=_multiply_gradient)  # fmt: skip
+        gradient=_multiply_gradient, role=Role.MULTIPLY, integer=linear)  # fmt: skip
 _binary("nn.divide", NUMBERS, _divide, divide, "Quotient, with broadcasting; integers towards zero, and x / 0 = 0.",
-        gradient=_divide_gradient)  # fmt: skip
+        gradient=_divide_gradient, role=Role.DIVIDE, integer=linear)  # fmt: skip
 _binary("nn.minimum", NUMBERS, np.minimum, tir.minimum, "The smaller operand; NaN wins.", accuracy=Accuracy.EXACT,
-        gradient=_extreme_gradient)  # fmt: skip
+        gradient=_extreme_gradient, integer=at_most)  # fmt: skip
 _binary("nn.maximum", NUMBERS, np.maximum, tir.maximum, "The larger operand; NaN wins.", accuracy=Accuracy.EXACT,
-        gradient=_extreme_gradient)  # fmt: skip
+        gradient=_extreme_gradient, integer=at_least)  # fmt: skip
 _comparison("nn.equal", _equal, lambda a, b: a.eq(b), "a = b.", (*ARITHMETIC, STRING))
 _comparison("nn.less", np.less, lambda a, b: a < b, "a < b.")
 _comparison("nn.less_equal", np.less_equal, lambda a, b: a <= b, "a <= b.")
@@ -239,5 +241,5 @@ register(elementwise(
 ))  # fmt: skip
 register(elementwise(
     "nn.power", "base exponent", "base ** exponent, in the type of the base.", types=_power_type, numpy=_power,
-    lower=_lower_power, cost=64, sample=_sample_power, gradient=_power_gradient,
+    lower=_lower_power, cost=64, sample=_sample_power, gradient=_power_gradient, role=Role.POWER,
 ))  # fmt: skip

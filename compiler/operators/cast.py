@@ -10,7 +10,7 @@ from ..graph.chooser import Chooser
 from ..graph.dtypes import ARITHMETIC, FLOATS, INTEGERS, STORAGE, STRING, dtype_name, is_float, numpy_dtype
 from ..graph.dtypes import limits as limits_of
 from ..graph.ir import Array, Attrs, Call, Expr, TensorType
-from ..graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, call, register, unsupported
+from ..graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, Role, call, register, unsupported
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, View, element_type
 from .build import nn
@@ -144,7 +144,7 @@ def _cast_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
 register(Operator(
     "nn.cast", "x", family=Family.SOURCE, types=_cast_type, numpy=cast,
     defaults={"to": REQUIRED, "saturate": True, "rounding": "nearest"},
-    gradient=_cast_gradient, lower=_lower_cast, fusion=Fusion.ELEMENTWISE, accuracy=Accuracy.EXACT,
+    gradient=_cast_gradient, lower=_lower_cast, fusion=Fusion.ELEMENTWISE, role=Role.CAST, accuracy=Accuracy.EXACT,
     sample=sample_of("nn.cast", (2, 3), to="float32"), draw=_draw_cast,
     doc="x in another element type: to integers by truncation (NaN to 0) and, as to 8-bit floats, with saturation; "
     "integers wrap; to bool by x != 0. Strings are numbers in plain or scientific notation.",

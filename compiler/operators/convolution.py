@@ -16,6 +16,7 @@ from ..graph.chooser import Chooser
 from ..graph.dtypes import FLOATS
 from ..graph.ir import Array, Attrs, Call, Expr, TensorType
 from ..graph.registry import Anchor, Draw, Family, Fusion, Operator, Sample, TypeRule, call, register
+from ..integers import products
 from ..tensor import ir as tir
 from ..tensor.view import Builder, NotLoweredError, View
 from . import numerics
@@ -84,7 +85,7 @@ def _register(rank: int, sample: Sample, draw: Draw | None) -> None:
         f"nn.conv{rank}d", "x w", family=Family.SOURCE, types=_conv_type(rank), numpy=_conv, lower=convolution,
         defaults={"strides": (1,) * rank, "pads": (0, 0) * rank, "dilations": (1,) * rank, "groups": 1},
         gradient=convolution_gradient, fusion=Fusion.ANCHOR, anchor=Anchor.CONVOLUTION, macs=convolution_macs,
-        sample=sample, draw=draw,
+        sample=sample, draw=draw, integer=products.weighted,
         doc=f"Convolution without bias over {rank} axes; pads: before each axis, then after.",
     ))  # fmt: skip
 

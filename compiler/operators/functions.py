@@ -13,7 +13,8 @@ from ..graph.chooser import Chooser
 from ..graph.dtypes import FLOATS, INTEGERS, NUMBERS
 from ..graph.dtypes import SIGNED as SIGNED_INTEGERS
 from ..graph.ir import Array, Attrs, Call, Expr, TensorType
-from ..graph.registry import Accuracy, Gradient, Unsupported, call, register
+from ..graph.registry import Accuracy, Gradient, Role, Unsupported, call, register
+from ..integers import arithmetic
 from ..tensor import ir as tir
 from ..tensor.view import Builder, NotLoweredError, View
 from .build import nn
@@ -119,12 +120,12 @@ def _one_minus(x: Expr) -> Expr:
 
 def _smooth(
     name: str, numpy: Meaning, doc: str, derivative: Callable[[Expr, Expr], Expr], cost: int = 64,
-    lower: Formula | None = None,
+    lower: Formula | None = None, role: Role | None = None,
 ) -> None:  # fmt: skip
     """A function of floats; ``derivative``: from its operand and its result."""
     rule = formula(lower or function(name), FLOAT_ONLY)
     register(elementwise(f"nn.{name}", "x", doc, types=broadcasting(FLOATS), numpy=numpy, lower=rule, cost=cost,
-                         gradient=of_operand(derivative)))  # fmt: skip
+                         gradient=of_operand(derivative), role=role))  # fmt: skip
 
 
 def _step(name: str, numpy: Meaning, doc: str) -> None:
@@ -135,7 +136,8 @@ def _step(name: str, numpy: Meaning, doc: str) -> None:
 
 _smooth("exp", np.exp, "e to the power of x.", lambda x, y: y, 16)
 _smooth("log", np.log, "Natural logarithm; NaN below 0.", lambda x, y: reciprocal(x))
-_smooth("sqrt", np.sqrt, "Square root; NaN below 0.", lambda x, y: nn.divide(like(x, 0.5), y), 1)
+_smooth("sqrt", np.sqrt, "Square root; NaN below 0.", lambda x, y: nn.divide(like(x, 0.5), y), 1,
+        role=Role.ROOT)  # fmt: skip
 _smooth("sin", np.sin, "Sine of x radians.", lambda x, y: nn.cos(x))
 _smooth("cos", np.cos, "Cosine of x radians.", lambda x, y: nn.negative(nn.sin(x)))
 _smooth("tan", np.tan, "Tangent of x radians.", lambda x, y: _plus(square(y), 1))
@@ -173,7 +175,7 @@ def _unary(
 _unary("abs", NUMBERS, np.abs, absolute, "Magnitude.", accuracy=Accuracy.EXACT,
        gradient=of_operand(lambda x, y: nn.sign(x)))  # fmt: skip
 _unary("negative", SIGNED_INTEGERS + FLOATS, np.negative, lambda x: -x, "-x.", SIGNED, accuracy=Accuracy.EXACT,
-       gradient=lambda upstream, node: (nn.negative(upstream),))  # fmt: skip
+       gradient=lambda upstream, node: (nn.negative(upstream),), integer=arithmetic.opposite)  # fmt: skip
 _unary("sign", NUMBERS, np.sign, sign, "-1, 0 or 1.", accuracy=Accuracy.JUMPS, gradient=PIECEWISE_CONSTANT)
 _unary("not", ("bool",), np.logical_not, _logical_not, "The other truth value.")
 _unary("bitwise_not", INTEGERS, np.bitwise_not, bitwise_not, "Every bit inverted.", INTEGER_ONLY)
@@ -186,6 +188,7 @@ register(elementwise(
     "nn.clip", "x", "Limit to low..high; Relu is low = 0, high = inf.", types=broadcasting(FLOATS), numpy=_clip,
     lower=_lower_clip, defaults={"low": -math.inf, "high": math.inf}, accuracy=Accuracy.EXACT, draw=_draw_clip,
     sample=sample_of("nn.clip", (2, 3), low=-0.5, high=0.75), gradient=_clip_gradient,
+    role=Role.CLAMP, integer=arithmetic.clamped,
 ))  # fmt: skip
 register(elementwise(
     "nn.where", "condition x y", "x where the condition holds, y elsewhere.", types=_where_type,

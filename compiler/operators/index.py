@@ -26,6 +26,7 @@ from ..graph.registry import (
     operator_of,
     register,
 )
+from ..integers.moves import looked_up
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, NotLoweredError, View
 from .build import contract, nn
@@ -144,7 +145,7 @@ register(Operator(
     "gather", "x indices", types=_gather_type, numpy=lambda x, indices, axis: np.take(x, indices, axis), lower=_gather,
     gradient=_gather_gradient,
     defaults={"axis": 0}, index_sizes=_along_axis, **_PICK,
-    sample=sample_at("gather", constant_indices([[0, -1], [2, 2]]), axis=0), draw=_draw_gather,
+    sample=sample_at("gather", constant_indices([[0, -1], [2, 2]]), axis=0), draw=_draw_gather, integer=looked_up,
     doc="Slices of x along axis: the axis is replaced by those of the indices.",
 ))  # fmt: skip
 
@@ -184,7 +185,7 @@ register(Operator(
     "gather_elements", "x indices", types=_gather_elements_type, numpy=_gather_elements, lower=_lower_gather_elements,
     gradient=_gather_elements_gradient,
     defaults={"axis": 0}, index_sizes=_along_axis, **_PICK,
-    sample=sample_at("gather_elements", constant_indices([[0, -1], [2, 1]]), axis=1),
+    sample=sample_at("gather_elements", constant_indices([[0, -1], [2, 1]]), axis=1), integer=looked_up,
     doc="result[i, j, ...] = x[i, indices[i, j, ...], ...], for axis 1.",
 ))  # fmt: skip
 
@@ -227,7 +228,7 @@ register(Operator(
     "gather_nd", "x indices", types=_gather_nd_type, numpy=_gather_nd, lower=_lower_gather_nd,
     gradient=_gather_nd_gradient,
     defaults={"batch_dims": 0}, index_sizes=_along_batch, **_PICK,
-    sample=sample_at("gather_nd", constant_indices([[0, 1], [2, -1]])),
+    sample=sample_at("gather_nd", constant_indices([[0, 1], [2, -1]])), integer=looked_up,
     doc="x at the coordinates that the last axis of the indices holds, behind batch_dims common axes.",
 ))  # fmt: skip
 

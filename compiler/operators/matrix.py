@@ -14,7 +14,8 @@ from .. import tensor as te
 from ..graph.chooser import Chooser
 from ..graph.dtypes import FLOATS, NUMBERS, numpy_dtype
 from ..graph.ir import Array, Attrs, Call, Constant, Expr, TensorType
-from ..graph.registry import REQUIRED, Anchor, Family, Fusion, Operator, call, register
+from ..graph.registry import REQUIRED, Anchor, Family, Fusion, Operator, Role, call, register
+from ..integers import products
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, NotLoweredError, View, broadcast
 from .build import nn
@@ -68,7 +69,8 @@ def _matmul_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
 
 register(Operator(
     "nn.dense", "x w", types=_dense_type, numpy=_dense, lower=_lower_dense, gradient=_dense_gradient,
-    anchor=Anchor.PRODUCT, macs=_depth_macs, sample=sample_of("nn.dense", (3, 4), (5, 4)), **_PRODUCT,
+    anchor=Anchor.PRODUCT, macs=_depth_macs, sample=sample_of("nn.dense", (3, 4), (5, 4)), integer=products.weighted,
+    **_PRODUCT,
     doc="x (N, C) times weights (O, C), transposed.",
 ))  # fmt: skip
 
@@ -106,7 +108,8 @@ def _draw_matmul(choose: Chooser) -> Expr:
 
 register(Operator(
     "nn.matmul", "a b", types=_matmul_type, numpy=rounded_once(lambda a, b: np.matmul(a, b)), lower=_matmul,
-    gradient=_matmul_gradient, anchor=Anchor.PRODUCT, macs=_depth_macs,
+    gradient=_matmul_gradient, anchor=Anchor.PRODUCT, role=Role.MATRIX_PRODUCT, macs=_depth_macs,
+    integer=products.product_of_computed,
     sample=sample_of("nn.matmul", (2, 1, 3, 4), (3, 4, 2)), draw=_draw_matmul,
     **_PRODUCT, doc="Product of two computed matrices; axes before the last two broadcast.",
 ))  # fmt: skip

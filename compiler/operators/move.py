@@ -16,7 +16,8 @@ from ..graph.chooser import Chooser
 from ..graph.dtypes import STRING
 from ..graph.gradient import summed_to, zeros
 from ..graph.ir import Array, Attrs, Call, Expr, TensorType
-from ..graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, call, register
+from ..graph.registry import REQUIRED, Accuracy, EightBits, Family, Fusion, Operator, call, register
+from ..integers import describer, moves, windows
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, View, broadcast
 from . import derivatives, numerics
@@ -245,7 +246,7 @@ def _concat_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
 
 register(Operator(
     "concat", "x*", family=Family.MOVE, types=_concat_type, numpy=lambda *xs, axis: np.concatenate(xs, axis), **_MOVE,
-    gradient=_concat_gradient, lower=_concat, defaults={"axis": 1},
+    gradient=_concat_gradient, lower=_concat, defaults={"axis": 1}, integer=moves.joined, eight_bits=EightBits.JOINS,
     sample=sample_of("concat", (2, 3), (2, 4), axis=1), draw=_draw_concat,
     doc="Tensors one after another along axis.",
 ))  # fmt: skip
@@ -305,7 +306,7 @@ def _pad_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
 register(Operator(
     "pad", "x", family=Family.MOVE, types=_pad_type, numpy=numerics.pad_spatial, **_MOVE, lower=_pad, passive=True,
     gradient=_pad_gradient, defaults={"pads": REQUIRED, "value": 0.0},
-    sample=_sample_pad, draw=_draw_pad,
+    sample=_sample_pad, draw=_draw_pad, integer=windows.padded,
     doc="Surround the last axes by value; pads: before each axis, then after (images: top, left, bottom, right).",
 ))  # fmt: skip
 
@@ -446,7 +447,7 @@ def _dilate_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
 
 register(Operator(
     "dilate", "x", family=Family.INDEX, types=_dilate_type, numpy=_dilate, **_MOVE, lower=_lower_dilate,
-    gradient=_dilate_gradient,
+    gradient=_dilate_gradient, integer=describer.zeros_between,
     defaults={"factors": REQUIRED}, sample=sample_of("dilate", (2, 3, 2), factors=(2, 3)),
     doc="Put factor - 1 zeros between neighbours, along each of the last axes.",
 ))  # fmt: skip

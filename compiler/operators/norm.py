@@ -10,7 +10,7 @@ from .. import tensor as te
 from ..graph.chooser import Chooser
 from ..graph.dtypes import FLOATS
 from ..graph.ir import Array, Attrs, Call, Expr, TensorType
-from ..graph.registry import Family, Fusion, Operator, call, register
+from ..graph.registry import Family, Fusion, Operator, Role, call, register
 from ..tensor import ir as tir
 from ..tensor.view import Builder, NotLoweredError, View
 from .build import nn
@@ -73,6 +73,7 @@ def _batch_norm_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
 register(Operator(
     "nn.batch_norm", "x gamma beta mean variance", family=Family.SOURCE, types=_batch_norm_type, numpy=_batch_norm,
     lower=_lower_batch_norm, defaults={"epsilon": 1e-5}, gradient=_batch_norm_gradient, fusion=Fusion.ELEMENTWISE,
+    role=Role.NORMALISATION,
     sample=sample_of("nn.batch_norm", (1, 3, 2, 2), (3,), (3,), (3,), (3,)),
     doc="(x - mean) / sqrt(variance + epsilon) * gamma + beta, per channel.",
 ))  # fmt: skip
@@ -119,6 +120,6 @@ def _draw_softmax(choose: Chooser) -> Expr:
 
 register(Operator(
     "nn.softmax", "x", family=Family.SOURCE, types=_softmax_type, numpy=rounded_once(_softmax), lower=_lower_softmax,
-    defaults={"axis": 1}, gradient=_softmax_gradient, fusion=Fusion.REDUCTION, cost=16, passive=True,
+    defaults={"axis": 1}, gradient=_softmax_gradient, fusion=Fusion.REDUCTION, role=Role.SOFTMAX, cost=16, passive=True,
     sample=sample_of("nn.softmax", (3, 4), axis=1), draw=_draw_softmax, doc="exp(x) / sum(exp(x)) along axis.",
 ))  # fmt: skip

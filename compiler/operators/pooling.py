@@ -14,7 +14,21 @@ from .. import tensor as te
 from ..graph.chooser import Chooser
 from ..graph.dtypes import FLOATS, NUMBERS
 from ..graph.ir import Array, Attrs, Call, Constant, Expr, TensorType
-from ..graph.registry import REQUIRED, Accuracy, Anchor, Draw, Family, Fusion, Operator, TypeRule, call, register
+from ..graph.registry import (
+    REQUIRED,
+    Accuracy,
+    Anchor,
+    Draw,
+    EightBits,
+    Family,
+    Fusion,
+    Operator,
+    Role,
+    TypeRule,
+    call,
+    register,
+)
+from ..integers import windows
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, NotLoweredError, View
 from . import numerics
@@ -72,7 +86,8 @@ _POOL: dict[str, Any] = {"family": Family.SOURCE, "fusion": Fusion.ANCHOR, "anch
 register(Operator(
     "nn.max_pool", "x", types=_max_pool_type(), numpy=_max_pool, lower=max_pool, defaults=_DEFAULTS, **_POOL,
     gradient=max_pool_gradient, accuracy=Accuracy.EXACT, sample=sample_of("nn.max_pool", IMAGE, **WINDOW),
-    draw=_draw_pool("nn.max_pool"), doc="Maximum over windows of 2 or 3 axes; padding never wins.",
+    draw=_draw_pool("nn.max_pool"), role=Role.LARGEST, integer=windows.largest_of_window, eight_bits=EightBits.PICKS,
+    doc="Maximum over windows of 2 or 3 axes; padding never wins.",
 ))  # fmt: skip
 
 
@@ -272,5 +287,6 @@ register(Operator(
     "nn.average_pool", "x", types=_average_pool_type, numpy=_average_pool, lower=_lower_average_pool,
     defaults={"count_include_pad": False, **_DEFAULTS}, **_POOL, gradient=average_pool_gradient,
     sample=sample_of("nn.average_pool", IMAGE, **WINDOW), draw=_draw_pool("nn.average_pool"),
+    role=Role.MEAN, integer=windows.mean_of_window, eight_bits=EightBits.SUMS,
     doc="Mean over windows of 2 or 3 axes; count_include_pad tells whether padding counts.",
 ))  # fmt: skip

@@ -20,11 +20,13 @@ from ..graph.registry import (
     Fusion,
     Lowering,
     Operator,
+    Role,
     TypeRule,
     call,
     register,
     unsupported,
 )
+from ..integers.moves import dequantised
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, NotLoweredError, Read, View, along, element_type
 from .build import nn
@@ -142,7 +144,7 @@ def _sample_quantise(dtype: str) -> Call:
 
 
 register(Operator(
-    "quantise", "x scale zero_point", family=Family.QUANTISE, types=_quantise_type, numpy=_quantise,
+    "quantise", "x scale zero_point", family=Family.QUANTISE, role=Role.QUANTISE, types=_quantise_type, numpy=_quantise,
     lower=_lower_quantise, defaults={"axis": 1, "block": 0, "saturate": True}, fusion=Fusion.ELEMENTWISE,
     gradient=ROUNDS, accuracy=Accuracy.JUMPS, passive=True,
     sample=_sample_quantise,
@@ -217,9 +219,10 @@ def _dequantise_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
 
 
 register(Operator(
-    "dequantise", "x scale zero_point", family=Family.QUANTISE, types=_dequantise_type, numpy=_dequantise,
-    lower=_lower_dequantise, defaults={"axis": 1, "block": 0}, fusion=Fusion.ELEMENTWISE,
-    gradient=_dequantise_gradient, folds=False,  # folding it would lose the integers of the weights
+    "dequantise", "x scale zero_point", family=Family.QUANTISE, role=Role.DEQUANTISE, types=_dequantise_type,
+    numpy=_dequantise, lower=_lower_dequantise, defaults={"axis": 1, "block": 0}, fusion=Fusion.ELEMENTWISE,
+    gradient=_dequantise_gradient, integer=dequantised,
+    folds=False,  # folding it would lose the integers of the weights
     passive=True, sample=_sample_dequantise, doc="ONNX DequantizeLinear: (x - zero_point) * scale.",
 ))  # fmt: skip
 

@@ -17,15 +17,18 @@ from ..graph.registry import (
     REQUIRED,
     Accuracy,
     Anchor,
+    EightBits,
     Family,
     Fusion,
     Gradient,
     Lowering,
     Operator,
+    Role,
     TypeRule,
     call,
     register,
 )
+from ..integers import windows
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, NotLoweredError, View
 from .build import nn
@@ -171,27 +174,30 @@ def _extreme_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
 
 def _reduction(
     name: str, dtypes: tuple[str, ...], numpy: Callable[..., Array], lower: Lowering, gradient: Gradient, doc: str,
-    drawn: tuple[str, ...] = NUMBERS, accuracy: Accuracy = Accuracy.ROUNDED,
+    drawn: tuple[str, ...] = NUMBERS, accuracy: Accuracy = Accuracy.ROUNDED, **facts: Any,
 ) -> None:  # fmt: skip
     """A reduction along the attribute ``axes``; random graphs have it of the types ``drawn``."""
     register(Operator(
         name, "x", family=Family.SOURCE, types=_reduce_type(dtypes), numpy=numpy, lower=lower,
         defaults={"axes": REQUIRED, "keepdims": False}, gradient=gradient, fusion=Fusion.REDUCTION,
         anchor=Anchor.REDUCTION, accuracy=accuracy, sample=sample_of(name, (2, 3, 4), axes=(0, 2)),
-        draw=_draw_reduce(name, drawn), doc=doc,
+        draw=_draw_reduce(name, drawn), doc=doc, **facts,
     ))  # fmt: skip
 
 
 _reduction("nn.reduce_sum", NUMBERS, _accumulated(np.sum), _reduce(te.sum), _sum_gradient,
-           "Sum along axes; of nothing it is 0.")  # fmt: skip
+           "Sum along axes; of nothing it is 0.", role=Role.SUM, integer=windows.reduced)  # fmt: skip
 _reduction("nn.reduce_product", NUMBERS, _accumulated(np.prod), _reduce(te.product), _product_gradient,
            "Product along axes; of nothing it is 1.")  # fmt: skip
 _reduction("nn.reduce_mean", NUMBERS, _accumulated(_mean), _lower_mean, _mean_gradient,
-           "Mean along axes; integers towards zero.", drawn=FLOATS)  # fmt: skip
+           "Mean along axes; integers towards zero.", drawn=FLOATS, role=Role.MEAN, integer=windows.reduced,
+           eight_bits=EightBits.SUMS)  # fmt: skip
 _reduction("nn.reduce_max", ("bool", *NUMBERS), _extreme(np.max, True), _reduce(te.max), _extreme_gradient,
-           "Largest along axes; of nothing -inf or least.", accuracy=Accuracy.EXACT)  # fmt: skip
+           "Largest along axes; of nothing -inf or least.", accuracy=Accuracy.EXACT, role=Role.LARGEST,
+           integer=windows.reduced)  # fmt: skip
 _reduction("nn.reduce_min", ("bool", *NUMBERS), _extreme(np.min, False), _reduce(te.min), _extreme_gradient,
-           "Least along axes; of nothing inf or largest.", accuracy=Accuracy.EXACT)  # fmt: skip
+           "Least along axes; of nothing inf or largest.", accuracy=Accuracy.EXACT,
+           integer=windows.least_along_axes)  # fmt: skip
 
 
 def _arg_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:

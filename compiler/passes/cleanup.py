@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..graph import Array, Attrs, Call, Constant, Expr, Function, Module, TensorType, Tuple, TupleGet, call
+from ..graph import Attrs, Call, Constant, Expr, Function, Module, TensorType, Tuple, TupleGet, call
 from ..graph.dtypes import numpy_dtype
 from ..graph.registry import apply, operator
 from ..graph.visit import Mutator, rewrite, topological_order
@@ -10,17 +10,6 @@ from .manager import graph_pass
 
 LARGEST_FOLDED = 1 << 30
 """Bytes: a constant that would be larger is computed when the model runs."""
-
-
-def static_value(node: Expr) -> Array:
-    """The value of an expression of constants."""
-    values: dict[int, Array] = {}
-    for item in topological_order(node):
-        if isinstance(item, Constant):
-            values[id(item)] = item.value
-        elif isinstance(item, Call):
-            values[id(item)] = apply(item, [values[id(arg)] for arg in item.args])
-    return values[id(node)]
 
 
 def fold_call(node: Call) -> Expr | None:

@@ -8,11 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from ..graph import Anchor, Array, Call, Constant, Expr, Family, Span, call, operator_of
+from ..graph.host import host_call
 from ..graph.visit import respan
-from ..operators.numerics import quantise_multiplier
-from .emit_sums import total_of
-from .host import host_call
-from .integer_form import (
+from ..integers.form import (
     INT32_SAFE,
     SUM_SAFE,
     Affine,
@@ -24,8 +22,10 @@ from .integer_form import (
     Refusal,
     Sum,
     as_affine,
-    image_shape,
+    concatenated,
 )
+from ..operators.numerics import quantise_multiplier
+from .emit_sums import total_of
 
 _FINE_BIAS = 2.0**-14  # a bias is rounded to at most this part of the result's last digit, where 32 bits hold that
 _NEGLIGIBLE = 1 / 4096  # a channel that contributes less than this part of a digit is a constant
@@ -62,18 +62,6 @@ def quantised(x: Real, scale: float, zero_point: int, span: Span) -> Expr | Refu
                     return emitted
                 parts.append(emitted)
             return concatenated(parts, x.axis, x.shape, span)
-
-
-def concatenated(parts: list[Expr], axis: int, shape: tuple[int, ...], span: Span) -> Expr:
-    """int8 values one after another; channels as those of images."""
-    if axis != 1 or len(shape) == 4:
-        return call("concat", *parts, axis=axis, span=span)
-    images = [call("reshape", part, shape=_four(part.shape), span=Span(part.span.nodes)) for part in parts]
-    return call("reshape", call("concat", *images, axis=1, span=Span(span.nodes)), shape=shape, span=span)
-
-
-def _four(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return image_shape(shape) if len(shape) > 2 else (*shape, 1, 1)
 
 
 def _named(q: Expr, span: Span) -> Expr:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..graph import Call, Constant, Expr, Fusion, Span, call, operator_of
+from ..integers.form import INT32_SAFE, SUM_SAFE, Affine, Float64, Integers, Refusal, Sum, channels_in, image_shape
 from ..operators.numerics import INT9, quantise_multiplier
-from .integer_form import INT32_SAFE, SUM_SAFE, Affine, Float64, Integers, Refusal, Sum, channels_in, image_shape
 
 _LARGEST_WEIGHT = 1 << 24
 _MAX_RESIDUAL_SHIFT = 20

@@ -5,10 +5,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import Call, Constant, Expr, Module, call, rewrite, topological_order, use_counts, with_children
+from ..graph import (
+    Anchor,
+    Call,
+    Constant,
+    Expr,
+    Module,
+    Role,
+    call,
+    operator_of,
+    rewrite,
+    role_of,
+    topological_order,
+    use_counts,
+    with_children,
+)
+from ..graph.evaluate import static_value
 from ..operators import nn
 from ..operators.derivatives import like, reshaped
-from .cleanup import static_value
 from .manager import Counted, graph_pass, rule_pass
 
 FLOATS = ("float32", "float64")
@@ -17,7 +31,11 @@ FLOATS = ("float32", "float64")
 
 def split_batch_norm(node: Call) -> Expr | None:
     """nn.batch_norm(x, constants)  ->  x * factor + offset"""
-    if node.op != "nn.batch_norm" or not all(arg.static for arg in node.args[1:]) or node.dtype not in FLOATS:
+    if (
+        role_of(node) is not Role.NORMALISATION
+        or not all(arg.static for arg in node.args[1:])
+        or node.dtype not in FLOATS
+    ):
         return None
     gamma, beta, mean, variance = (static_value(arg).astype(np.float64) for arg in node.args[1:])
     factor = gamma / np.sqrt(variance + node.attr("epsilon"))
@@ -34,7 +52,7 @@ def split_computed_batch_norm(node: Call) -> Expr | None:
     As it stands, the operator takes a root and a quotient for each element, in double precision. What this rounds is no
     more than a rounding of ``x`` itself makes of the result. Floats of 16 bits stay: they would be rounded twice.
     """
-    if node.op != "nn.batch_norm" or node.dtype not in FLOATS:
+    if role_of(node) is not Role.NORMALISATION or node.dtype not in FLOATS:
         return None
     x, gamma, beta, mean, variance = node.args
     # Written as the gradient writes it, so that both share the factor.
@@ -47,35 +65,38 @@ def split_computed_batch_norm(node: Call) -> Expr | None:
 
 
 def scale_weights_before(node: Call) -> Expr | None:
-    """nn.conv2d(x, w) * factor per channel  ->  nn.conv2d(x, w * factor), for floating-point weights
+    """convolution(x, w) * factor per channel  ->  convolution(x, w * factor), for floating-point weights
 
     Quantised weights stay as they are: legalise moves the factor into the multiplier of the requantise.
     """
     match node:
-        case Call(
-            op="nn.multiply",
-            args=(Call(op="nn.conv2d", args=(x, Constant() as w)) as conv, Constant() as factor),
-        ) if node.dtype in FLOATS and factor.value.shape == (1, conv.shape[1], 1, 1):
+        case Call(args=(Call(args=(x, Constant() as w)) as conv, Constant() as factor)) if (
+            role_of(node) is Role.MULTIPLY
+            and _is_convolution(conv)
+            and node.dtype in FLOATS
+            and factor.value.shape == (1, conv.shape[1], 1, 1)
+        ):
             weights = w.value * factor.value.reshape(-1, 1, 1, 1)
             span = conv.span.merged(node.span)
-            return call("nn.conv2d", x, Constant(weights, w.name, w.span), span=span, **conv.attrs)
+            return call(conv.op, x, Constant(weights, w.name, w.span), span=span, **conv.attrs)
     return None
 
 
 def scale_weights_behind(node: Call) -> Expr | None:
-    """nn.conv2d(x * factor + offset per channel, w)  ->  nn.conv2d(x, w * factor) + sums of w * offset
+    """convolution(x * factor + offset per channel, w)  ->  convolution(x, w * factor) + sums of w * offset
 
     Only without padding, whose zeros the offset does not reach.
     """
     match node:
         case Call(
-            op="nn.conv2d",
             args=(
-                Call(op="nn.add", args=(Call(op="nn.multiply", args=(x, Constant() as factor)), Constant() as offset)),
+                Call(args=(Call(args=(x, Constant() as factor)) as scaled, Constant() as offset)) as shifted,
                 Constant() as w,
-            ),
+            )
         ) if (
-            not any(node.attr("pads"))
+            _is_convolution(node)
+            and (role_of(shifted), role_of(scaled)) == (Role.ADD, Role.MULTIPLY)
+            and not any(node.attr("pads"))
             and node.dtype in FLOATS
             and factor.value.shape == offset.value.shape == (1, x.shape[1], 1, 1)
         ):
@@ -85,9 +106,15 @@ def scale_weights_behind(node: Call) -> Expr | None:
             factors, offsets = (each.value.reshape(groups, 1, inputs, 1, 1) for each in (factor, offset))
             weights = (grouped * factors).reshape(w.value.shape).astype(w.value.dtype)
             sums = (grouped * offsets).sum(axis=(2, 3, 4)).reshape(1, -1, 1, 1).astype(w.value.dtype)
-            conv = call("nn.conv2d", x, Constant(weights, w.name, w.span), span=node.span, **node.attrs)
+            conv = call(node.op, x, Constant(weights, w.name, w.span), span=node.span, **node.attrs)
             return call("nn.add", conv, Constant(sums), span=node.span)
     return None
+
+
+def _is_convolution(node: Call) -> bool:
+    """Whether it is one over images."""
+    entry = operator_of(node)
+    return entry is not None and entry.anchor is Anchor.CONVOLUTION and len(node.shape) == 4
 
 
 @graph_pass("fold-batch-norm", tolerance=1e-4)

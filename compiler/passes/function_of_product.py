@@ -12,11 +12,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..graph import Array, Call, Constant, Expr, Family, Fusion, Span, call, operator_of, topological_order
-from ..operators.numerics import quantise_multiplier
-from .cleanup import static_value
-from .emit_integers import quantised, requantised_within
-from .integer_form import (
+from ..graph import Array, Call, Constant, Expr, Family, Fusion, Role, Span, call, operator_of, topological_order
+from ..graph.evaluate import static_value
+from ..integers.form import (
     Affine,
     Concatenated,
     IntegerForm,
@@ -29,6 +27,8 @@ from .integer_form import (
     per_channel,
     scaled,
 )
+from ..operators.numerics import quantise_multiplier
+from .emit_integers import quantised, requantised_within
 from .tabulate import broadcast_of_constants, results_of, table_of
 
 _SAMPLES = 4096
@@ -82,7 +82,7 @@ def _island(source: Expr, described: Mapping[int, IntegerForm]) -> tuple[list[Ca
         entry = operator_of(node)
         if not isinstance(node, Call) or entry is None or entry.fusion is not Fusion.ELEMENTWISE:
             return None
-        if entry.family is Family.QUANTISE or node.op == "nn.batch_norm":
+        if entry.family is Family.QUANTISE or entry.role is Role.NORMALISATION:
             return None
         nodes[id(node)] = node
         waiting += node.args

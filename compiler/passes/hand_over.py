@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..graph import Array, Call, Constant, Expr, Span, call, operator_of
+from ..graph.host import host_call
 from ..graph.registry import Anchor
+from ..integers.form import Affine, Int64, IntegerForm, Mapped
 from ..operators.numerics import quantise_multiplier
-from .host import host_call
-from .integer_form import Affine, Int64, IntegerForm, Mapped
 
 _MOST_DIGITS = 4
 

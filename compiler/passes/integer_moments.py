@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from ..graph import Call, Constant, Expr, Span, call
+from ..graph import Call, Constant, Expr, Role, Span, call, role_of
+from ..graph.host import host_call
+from ..integers.form import Float64, Integers
 from ..operators.integer_moments import LARGEST_MOMENT_BITS
 from ..operators.numerics import SHIFT_RANGE, quantise_multiplier
 from ..operators.row_arithmetic import ENTRIES, LONGEST_ROW, MEAN_BITS
 from .emit_integers import limits_of
-from .host import host_call
-from .integer_form import Float64, Integers
-from .rows import FormOf, Row, number_of, row_below, squared
+from .rows import FormOf, Row, is_row_mean, number_of, row_below, squared
 from .tabulate import broadcast_of_constants, island_of, results_of
 
 _COARSE = 1 / 8  # of the result's last digit: what rounding a mean square may cost before it is quantised
@@ -23,9 +23,8 @@ _LARGEST_FACTOR = 2.0**22
 def integer_moments(source: Expr, form: FormOf, scale: float, zero_point: int, span: Span) -> Expr | None:
     """The int8 result of quantising ``source``, if it is a part of a normalisation; else None."""
     low, high, inner = -math.inf, math.inf, source
-    match source:
-        case Call(op="nn.clip", args=(inner,)):
-            low, high = source.attr("low"), source.attr("high")
+    if isinstance(source, Call) and role_of(source) is Role.CLAMP:
+        low, high, (inner,) = source.attr("low"), source.attr("high"), source.args
     ends = limits_of(low, high, scale, zero_point)
     limits = {"zero_point": zero_point, "low": ends[0], "high": ends[1]}
     return _mean_square(inner, form, scale, limits, span) or _scaled_rows(inner, form, scale, limits, span)
@@ -35,13 +34,13 @@ def _mean_square(node: Expr, form: FormOf, scale: float, limits: dict[str, int],
     """``mean(x ** 2) + number``, of x or of x less its mean."""
     offset, mean = 0.0, node
     match node:
-        case Call(op="nn.add", args=(a, b)) if a.static or b.static:
+        case Call(args=(a, b)) if role_of(node) is Role.ADD and (a.static or b.static):
             number, mean = (number_of(a), b) if a.static else (number_of(b), a)
             if number is None or not math.isfinite(number):
                 return None
             offset = number
     match mean:
-        case Call(op="nn.reduce_mean", args=(squares,)):
+        case Call(args=(squares,)) if is_row_mean(mean):
             axes, inside = tuple(mean.attr("axes")), squared(squares)
         case _:
             return None
@@ -73,10 +72,10 @@ def _mean_square(node: Expr, form: FormOf, scale: float, limits: dict[str, int],
 
 def _scaled_rows(node: Expr, form: FormOf, scale: float, limits: dict[str, int], span: Span) -> Expr | None:
     """A row times, or divided by, a function of another 8-bit value that broadcasts to it."""
-    match node:
-        case Call(op="nn.divide", args=(a, b)):
+    match node, role_of(node):
+        case Call(args=(a, b)), Role.DIVIDE:
             return _by_table(row_below(a, form), b, form, scale, limits, span, divides=True)
-        case Call(op="nn.multiply", args=(a, b)):
+        case Call(args=(a, b)), Role.MULTIPLY:
             for row, other in ((a, b), (b, a)):
                 made = _by_table(row_below(row, form), other, form, scale, limits, span, divides=False)
                 if made is not None:
@@ -115,7 +114,7 @@ def _function_of_one(node: Expr, form: FormOf) -> tuple[Expr, Float64] | None:
     island = island_of(node)
     if island is None or math.prod(broadcast_of_constants(island, len(node.shape))) != 1:
         return None
-    leaf = next(each for each in island if each.op == "dequantise")
+    leaf = next(each for each in island if role_of(each) is Role.DEQUANTISE)
     root = leaf.args[0]
     whole = form(leaf)
     if not isinstance(whole, Integers) or root.shape != node.shape:

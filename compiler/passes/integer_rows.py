@@ -14,7 +14,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from ..graph import Array, Call, Constant, Expr, Span, call
+from ..graph import Array, Call, Constant, Expr, Role, Span, call, role_of
+from ..graph.evaluate import static_value
+from ..graph.host import host_call
+from ..integers.form import Float64, Integers
 from ..operators.integer_rows import (
     EPSILON_BITS,
     bits_of_exponentials,
@@ -24,12 +27,9 @@ from ..operators.integer_rows import (
 )
 from ..operators.numerics import quantise_multiplier
 from ..operators.row_arithmetic import LONGEST_ROW
-from .cleanup import static_value
 from .emit_integers import limits_of
-from .host import host_call
-from .integer_form import Float64, Integers
 from .integer_moments import integer_moments
-from .rows import FormOf, number_of, row_below, squared
+from .rows import FormOf, is_row_mean, number_of, row_below, squared
 
 _ON_HOST = "in integers, for which the core has no tables and no roots"
 _LARGEST_BIAS = 1 << 30
@@ -48,7 +48,7 @@ def integer_rows(source: Expr, form: FormOf, scale: float, zero_point: int, span
         case Call(op="reshape" | "transpose" as op, args=(inner,)):
             made = integer_rows(inner, form, scale, zero_point, Span(span.nodes))
             return None if made is None else call(op, made, span=span, **source.attrs)
-        case Call(op="nn.softmax", args=(x,)):
+        case Call(args=(x,)) if role_of(source) is Role.SOFTMAX:
             operand = form(x)
             return _softmax(operand, source, scale, zero_point, span) if isinstance(operand, Integers) else None
     part = integer_moments(source, form, scale, zero_point, span)
@@ -98,8 +98,9 @@ class _Normalisation:
 
 
 def _normalisation(node: Expr, form: FormOf) -> _Normalisation | None:
+    role = role_of(node)
     match node:
-        case Call(op="nn.clip", args=(inner,)):
+        case Call(args=(inner,)) if role is Role.CLAMP:
             found = _normalisation(inner, form)
             low, high = node.attr("low"), node.attr("high")
             return found and replace(found, low=max(found.low, low), high=max(min(found.high, high), low))
@@ -111,9 +112,9 @@ def _normalisation(node: Expr, form: FormOf) -> _Normalisation | None:
             step = _affine_step(node, len(node.shape))
             found = _normalisation(inner, form) if step is not None else None
             return None if step is None or found is None else _scaled(found, step, node.shape)
-        case Call(op="nn.divide", args=(unscaled, Call(op="nn.sqrt", args=(moment,)))):
+        case Call(args=(unscaled, Call(args=(moment,)) as root)) if role is Role.DIVIDE and role_of(root) is Role.ROOT:
             return _of_moment(unscaled, moment, form)
-        case Call(op="nn.multiply", args=(a, b)):
+        case Call(args=(a, b)) if role is Role.MULTIPLY:
             for unscaled, inverse in ((a, b), (b, a)):
                 under = _under_inverse_root(inverse)
                 if under is not None:
@@ -195,24 +196,26 @@ def _affine_step(node: Call, rank: int) -> tuple[Expr, Float64, Float64] | None:
     value = static_value(constant).astype(np.float64)
     value = value.reshape((1,) * (rank - value.ndim) + value.shape)
     one, zero = np.ones((1,) * rank), np.zeros((1,) * rank)
-    match node.op:
-        case "nn.add":
+    match role_of(node):
+        case Role.ADD:
             return inner, one, value
-        case "nn.subtract":
+        case Role.SUBTRACT:
             return (inner, one, -value) if constant is b else (inner, -one, value)
-        case "nn.multiply":
+        case Role.MULTIPLY:
             return inner, value, zero
-        case "nn.divide" if constant is b and np.all(value != 0):
+        case Role.DIVIDE if constant is b and np.all(value != 0):
             return inner, 1 / value, zero
     return None
 
 
 def _under_inverse_root(node: Expr) -> Expr | None:
     """What ``1 / sqrt(...)`` is of."""
-    match node:
-        case Call(op="nn.divide", args=(one, Call(op="nn.sqrt", args=(moment,)))) if number_of(one) == 1:
+    match node, role_of(node):
+        case Call(args=(one, Call(args=(moment,)) as root)), Role.DIVIDE if (
+            role_of(root) is Role.ROOT and number_of(one) == 1
+        ):
             return moment
-        case Call(op="nn.power", args=(moment, exponent)) if number_of(exponent) == -0.5:
+        case Call(args=(moment, exponent)), Role.POWER if number_of(exponent) == -0.5:
             return moment
     return None
 
@@ -221,7 +224,7 @@ def _of_moment(unscaled: Expr, moment: Expr, form: FormOf) -> _Normalisation | N
     """``moment``: the mean of the squares of ``unscaled``, and perhaps a number."""
     epsilon = 0.0
     match moment:
-        case Call(op="nn.add", args=(a, b)):
+        case Call(args=(a, b)) if role_of(moment) is Role.ADD:
             number, mean = (number_of(a), b) if a.static else (number_of(b), a)
             if number is None or number < 0:
                 return None
@@ -229,7 +232,7 @@ def _of_moment(unscaled: Expr, moment: Expr, form: FormOf) -> _Normalisation | N
         case _:
             mean = moment
     match mean:
-        case Call(op="nn.reduce_mean", args=(squares,)) if mean.attr("keepdims"):
+        case Call(args=(squares,)) if is_row_mean(mean) and mean.attr("keepdims"):
             axes = tuple(mean.attr("axes"))
         case _:
             return None

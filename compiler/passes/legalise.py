@@ -17,6 +17,7 @@ from ..graph import (
     Family,
     Function,
     Module,
+    Role,
     Span,
     Tuple,
     TupleGet,
@@ -24,17 +25,18 @@ from ..graph import (
     Var,
     call,
     operator,
+    role_of,
     topological_order,
     use_counts,
 )
+from ..graph.evaluate import static_value
+from ..graph.host import host_call, renumber
+from ..integers.describer import Describer
+from ..integers.form import IntegerForm, Refusal, concatenated
 from ..scope import Scope
-from .cleanup import static_value
-from .describe import Describer
-from .emit_integers import concatenated, quantised
+from .emit_integers import quantised
 from .function_of_product import quantised_function
 from .hand_over import handed_over
-from .host import host_call, renumber
-from .integer_form import IntegerForm, Refusal
 from .integer_rows import integer_rows
 from .manager import Pass
 from .tabulate import island_of, tabulated
@@ -125,7 +127,7 @@ class _Legaliser:
                 value: Expr = node
                 if node.dtype == "uint8":
                     value = self._host("to_signed", (node,), {}, f"input {node.name!r} is uint8", node.span)
-            case Call(op="quantise"):
+            case Call() if role_of(node) is Role.QUANTISE:
                 value = self._quantise(node)
             case Call(op="reshape" | "transpose" | "concat" as op):
                 args = [self._signed(arg) for arg in node.args]
@@ -249,7 +251,7 @@ class _Legaliser:
         described = self.describer.describe(node)
         self.described[id(node)] = described
         match node:
-            case Call(op="dequantise", args=(q, scale, zero_point)) if id(q) in self.integers:
+            case Call(args=(q, scale, zero_point)) if role_of(node) is Role.DEQUANTISE and id(q) in self.integers:
                 self.floats[id(node)] = self._dequantise_on_host(node, self.integers[id(q)], scale, zero_point)
             case Call():
                 reason = described.reason if isinstance(described, Refusal) else "its result is used as float32"

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ..graph import Call, Expr, Span, call
-from .cleanup import static_value
-from .integer_form import IntegerForm, Integers
+from ..graph import Anchor, Call, Expr, Role, Span, call, operator_of, role_of
+from ..graph.evaluate import static_value
+from ..integers.form import IntegerForm, Integers
 
 FormOf = Callable[[Expr], IntegerForm]
 
@@ -25,8 +25,8 @@ def row_below(node: Expr, form: FormOf) -> Row | None:
     """What ``node`` is of an 8-bit value of its shape."""
     axes: tuple[int, ...] = ()
     match node:
-        case Call(op="nn.subtract", args=(whole, Call(op="nn.reduce_mean", args=(again,)) as average)):
-            if whole == again and average.attr("keepdims"):
+        case Call(args=(whole, Call(args=(again, *_)) as average)) if role_of(node) is Role.SUBTRACT:
+            if is_row_mean(average) and whole == again and average.attr("keepdims"):
                 node, axes = whole, tuple(average.attr("axes"))
         case Call(op="transpose", args=(inner,)):
             row = row_below(inner, form)
@@ -39,12 +39,18 @@ def row_below(node: Expr, form: FormOf) -> Row | None:
     return Row(operand, axes) if isinstance(operand, Integers) and operand.shape == node.shape else None
 
 
+def is_row_mean(node: Expr) -> bool:
+    """Whether it is the mean along axes."""
+    entry = operator_of(node)
+    return entry is not None and entry.role is Role.MEAN and entry.anchor is Anchor.REDUCTION
+
+
 def squared(node: Expr) -> Expr | None:
     """What ``node`` is the square of."""
-    match node:
-        case Call(op="nn.multiply", args=(a, b)) if a == b:
+    match node, role_of(node):
+        case Call(args=(a, b)), Role.MULTIPLY if a == b:
             return a
-        case Call(op="nn.power", args=(a, exponent)) if number_of(exponent) == 2:
+        case Call(args=(a, exponent)), Role.POWER if number_of(exponent) == 2:
             return a
     return None
 

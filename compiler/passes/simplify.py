@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import Call, Constant, Expr, Span, call
+from ..graph import LINEAR, Call, Constant, Expr, Role, Span, call, role_of
 from .manager import rule_pass
+
+COMMUTES = (Role.ADD, Role.MULTIPLY)
 
 
 def compose_transposes(node: Call) -> Expr | None:
@@ -51,27 +53,29 @@ def compose_reshapes(node: Call) -> Expr | None:
 
 def merge_clips(node: Call) -> Expr | None:
     """nn.clip(nn.clip(x, a, b), c, d)  ->  nn.clip(x, both), when the ranges overlap"""
+    if role_of(node) is not Role.CLAMP:
+        return None
     match node:
-        case Call(op="nn.clip", args=(Call(op="nn.clip", args=(x,)) as inner,)):
+        case Call(args=(Call(args=(x,)) as inner,)) if role_of(inner) is Role.CLAMP:
             low = max(node.attr("low"), inner.attr("low"))
             high = min(node.attr("high"), inner.attr("high"))
             if low <= high:
-                return call("nn.clip", x, low=low, high=high, span=node.span.merged(inner.span))
-        case Call(op="nn.clip", args=(x,)) if node.attr("low") == -np.inf and node.attr("high") == np.inf:
+                return call(node.op, x, low=low, high=high, span=node.span.merged(inner.span))
+        case Call(args=(x,)) if node.attr("low") == -np.inf and node.attr("high") == np.inf:
             return x
     return None
 
 
 def drop_neutral_operand(node: Call) -> Expr | None:
     """x + 0, x - 0, x * 1, x / 1  ->  x"""
-    match node:
-        case Call(op="nn.add" | "nn.subtract", args=(x, Constant() as c)) if _is_all(c, 0) and x.shape == node.shape:
+    role = role_of(node)
+    if role not in LINEAR:
+        return None
+    neutral = 0 if role in (Role.ADD, Role.SUBTRACT) else 1
+    match node.args:
+        case x, Constant() as c if _is_all(c, neutral) and x.shape == node.shape:
             return x
-        case Call(op="nn.multiply" | "nn.divide", args=(x, Constant() as c)) if _is_all(c, 1) and x.shape == node.shape:
-            return x
-        case Call(op="nn.add", args=(Constant() as c, x)) if _is_all(c, 0) and x.shape == node.shape:
-            return x
-        case Call(op="nn.multiply", args=(Constant() as c, x)) if _is_all(c, 1) and x.shape == node.shape:
+        case Constant() as c, x if role in COMMUTES and _is_all(c, neutral) and x.shape == node.shape:
             return x
     return None
 
@@ -79,7 +83,9 @@ def drop_neutral_operand(node: Call) -> Expr | None:
 def drop_requantisation_to_the_same(node: Call) -> Expr | None:
     """quantise(dequantise(x, s, z), s, z)  ->  x"""
     match node:
-        case Call(op="quantise", args=(Call(op="dequantise", args=(x, scale, zero)), scale_2, zero_2)):
+        case Call(args=(Call(args=(x, scale, zero)) as inner, scale_2, zero_2)):
+            if (role_of(node), role_of(inner)) != (Role.QUANTISE, Role.DEQUANTISE):
+                return None
             if scale == scale_2 and zero == zero_2 and (scale.shape == () or node.attr("axis") == _axis(node.args[0])):
                 return x
     return None

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from ..graph import Array, Call, Constant, Expr, Family, Fusion, Span, call
+from ..graph import Array, Call, Constant, Expr, Family, Fusion, Role, Span, call, role_of
+from ..graph.evaluate import static_value
+from ..graph.host import host_call
 from ..graph.registry import apply, operator_of
-from .cleanup import static_value
-from .host import host_call
 
 MOST_TABLES = 4096
 """Where constants differ by channel there is one table a channel; more than so many are not made."""
@@ -31,7 +31,7 @@ def tabulated(
     if island is None or (tables and not any(id(node) in tables for node in island)):
         return None
     inside = set(map(id, island))
-    root = next(node.args[0] for node in island if node.op == "dequantise" and id(node.args[0]) not in inside)
+    root = next(node.args[0] for node in island if role_of(node) is Role.DEQUANTISE and id(node.args[0]) not in inside)
     constants = broadcast_of_constants(island, len(source.shape))
     count = math.prod(constants)
     if id(root) not in signed or count > MOST_TABLES or (on_core and count != 1):
@@ -106,11 +106,11 @@ def island_of(source: Expr, tables: Collection[int] = ()) -> list[Call] | None:
             continue
         if not isinstance(node, Call) or entry is None or entry.fusion is not Fusion.ELEMENTWISE:
             return None
-        passed = node.op == "dequantise" or id(node) in tables
-        if node.op == "nn.batch_norm" or (entry.family is Family.QUANTISE and not passed):
+        passed = entry.role is Role.DEQUANTISE or id(node) in tables
+        if entry.role is Role.NORMALISATION or (entry.family is Family.QUANTISE and not passed):
             return None
         found[id(node)] = node
-        if node.op == "dequantise":
+        if entry.role is Role.DEQUANTISE:
             if node.args[0].dtype not in ("int8", "uint8") or node.args[1].shape or not node.args[1].static:
                 return None
             if id(node.args[0]) in tables:
@@ -137,7 +137,7 @@ def _in_order(source: Expr, found: Mapping[int, Call]) -> list[Call]:
 
 
 def _changes_scale(node: Call) -> bool:
-    return node.op == "dequantise" or node.op == "quantise"
+    return role_of(node) in (Role.QUANTISE, Role.DEQUANTISE)
 
 
 def broadcast_of_constants(island: Sequence[Call], rank: int) -> tuple[int, ...]:

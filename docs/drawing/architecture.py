@@ -27,6 +27,7 @@ PARTS = {
     "compiler/model.py": (("compiler.model",), "what is handed over", 1, "fetch"),
     "compiler/tensor": (("compiler.tensor",), "loop IR, schedules", 2, "engine"),
     "compiler/graph": (("compiler.graph", "compiler.scope"), "graph IR, registry", 2, "engine"),
+    "compiler/integers": (("compiler.integers",), "integer forms of values", 3, "engine"),
     "compiler/operators": (("compiler.operators",), "one entry an operator", 2, "engine"),
     "compiler/passes": (("compiler.passes",), "shared passes, manager", 2, "engine"),
     "compiler/targets": (

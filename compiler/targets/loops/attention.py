@@ -14,6 +14,7 @@ from typing import Protocol
 
 from ... import tensor as te
 from ...graph.ir import Call, Constant, Expr
+from ...graph.registry import Role, role_of
 from ...graph.visit import topological_order
 from ...tensor import ir as tir
 from ...tensor.view import Builder, View, broadcast
@@ -112,8 +113,8 @@ class AttentionKernels:
 def is_attention(group: FusedGroup) -> bool:
     """Whether the group's product computes its own first operand, by softmax."""
     anchor = group.anchor
-    computes = anchor is not None and anchor.op == "nn.matmul" and anchor.args[0] in group.members
-    return computes and any(node.op == "nn.softmax" for node in group.members)
+    computes = anchor is not None and role_of(anchor) is Role.MATRIX_PRODUCT and anchor.args[0] in group.members
+    return computes and any(role_of(node) is Role.SOFTMAX for node in group.members)
 
 
 @dataclass(frozen=True)
@@ -135,9 +136,9 @@ def parts_of(group: FusedGroup, anchor: Call) -> Parts:
         return tuple(node for node in group.members if node in inside)
 
     weights = up_to(anchor.args[0])
-    softmax = next(node for node in weights if node.op == "nn.softmax")
+    softmax = next(node for node in weights if role_of(node) is Role.SOFTMAX)
     scores = up_to(softmax.args[0])
-    product = next(node for node in scores if node.op == "nn.matmul")
+    product = next(node for node in scores if role_of(node) is Role.MATRIX_PRODUCT)
     behind = tuple(node for node in weights if node not in scores)
     rest = tuple(node for node in group.members if node not in weights)
     part = partial(replace, group)

@@ -26,7 +26,7 @@ import numpy as np
 
 from ...graph.dtypes import HALVES, numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Span
-from ...graph.registry import Anchor, Fusion, apply, call, operator_of
+from ...graph.registry import Anchor, Fusion, Role, apply, call, operator_of, role_of
 from .product import COMPUTED_IN_FLOAT32
 
 COLUMN_BYTES = 256 << 20
@@ -204,7 +204,7 @@ def _spread_out(node: Call) -> Expr:
 def _before_casts(x: Expr) -> tuple[Expr, list[str]]:
     """What is cast, and to which types, one after the other. Moves come before casts, which a product makes itself."""
     casts: list[str] = []
-    while isinstance(x, Call) and x.op == "nn.cast":
+    while isinstance(x, Call) and role_of(x) is Role.CAST:
         casts.insert(0, x.dtype)
         x = x.args[0]
     return x, casts

@@ -16,7 +16,7 @@ from functools import cached_property
 from ... import tensor as te
 from ...graph.dtypes import HALVES, numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Function, Span, TensorType, TupleType, Var
-from ...graph.registry import Anchor, Fusion, operator
+from ...graph.registry import Anchor, Fusion, Role, operator, role_of
 from ...graph.visit import topological_order, use_counts
 from ...operators.lowering import lower_call
 from ...tensor import ir as tir
@@ -304,19 +304,23 @@ class _Fuser:
         """Let a product compute the weights by which it sums, if they are a softmax along the rows of a product, with
         elementwise operators behind either, and nothing else needs what is between."""
         anchor = self.anchor
-        if anchor is None or self.limits.attention is None or anchor.op != "nn.matmul":
+        if anchor is None or self.limits.attention is None or role_of(anchor) is not Role.MATRIX_PRODUCT:
             return
         if anchor.args[0].shape[:-2] != anchor.shape[:-2]:  # weights would be computed for each matrix of values
             return
         weights = self._before(anchor, anchor.args[0])
         softmax = weights.anchor if weights is not None else None
-        if weights is None or softmax is None or softmax.op != "nn.softmax":
+        if weights is None or softmax is None or role_of(softmax) is not Role.SOFTMAX:
             return
         scores = self._before(softmax, softmax.args[0])
         if softmax.attr("axis") != len(softmax.shape) - 1 or scores is None:
             return
         product = scores.anchor
-        if product is None or product.op != "nn.matmul" or not self.limits.attention.makes(product, anchor):
+        if (
+            product is None
+            or role_of(product) is not Role.MATRIX_PRODUCT
+            or not self.limits.attention.makes(product, anchor)
+        ):
             return
         joined = (*scores.members, *weights.members)
         if len(self.members) + len(joined) <= self.limits.depth and not set(joined) & set(self.times):
@@ -385,12 +389,12 @@ class _Fuser:
         """Let a product, which copies operands of 16 bits, cast them as it does, if nothing else needs that. What it
         turns around in registers is left out."""
         anchor = self.anchor
-        if anchor is None or not self.limits.columns or anchor.op != "nn.matmul":
+        if anchor is None or not self.limits.columns or role_of(anchor) is not Role.MATRIX_PRODUCT:
             return
         if self._is_taken(anchor.args[0]) and columns_of(anchor) is None:  # attention
             return
         for value in anchor.args:
-            while isinstance(value, Call) and value.op == "nn.cast":
+            while isinstance(value, Call) and role_of(value) is Role.CAST:
                 floats = {"float32", *HALVES} >= {value.dtype, value.args[0].dtype}
                 if not floats or not self._takes(value):
                     break

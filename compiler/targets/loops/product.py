@@ -17,7 +17,7 @@ import numpy as np
 from ... import tensor as te
 from ...graph.dtypes import HALVES
 from ...graph.ir import Call, Constant, Expr
-from ...graph.registry import Anchor, operator
+from ...graph.registry import Anchor, Role, operator, role_of
 from ...tensor import ir as tir
 from ...tensor.view import Builder, Read, View, broadcast, element_type, widened
 from ..errors import CompileError
@@ -98,7 +98,7 @@ class ProductKernels:
         first, second = anchor.args
         shape, depth = anchor.shape, first.shape[-1]
         matrix = constant_matrix(anchor, "float32")
-        second_plain = matrix is not None or (anchor.op == "nn.matmul" and _is_plain(second, layouts))
+        second_plain = matrix is not None or (role_of(anchor) is Role.MATRIX_PRODUCT and _is_plain(second, layouts))
         plain = _is_plain(first, layouts), second_plain
         blocking = self.schedule.blocking(shape, depth, plain, matrix is not None)
         views = moved_operands(group, anchor, operands)

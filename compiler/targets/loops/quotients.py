@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...graph.ir import Call, Constant, Expr
-from ...graph.registry import call
+from ...graph.registry import Role, call, role_of
 
 
 def as_product(node: Call) -> Expr | None:
@@ -29,7 +29,7 @@ def as_product(node: Call) -> Expr | None:
 def _reciprocal(node: Call) -> Constant | None:
     """Of the divisor of a quotient in single precision, where it and its reciprocal are normal numbers."""
     match node:
-        case Call(op="nn.divide", args=(_, Constant(value=divisor) as c)) if node.dtype == "float32":
+        case Call(args=(_, Constant(value=divisor) as c)) if role_of(node) is Role.DIVIDE and node.dtype == "float32":
             with np.errstate(all="ignore"):
                 factor = (1 / divisor).astype(np.float32)
             sizes = np.abs([factor, divisor])

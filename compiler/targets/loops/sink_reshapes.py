@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from ...graph.ir import Call, Constant, Expr, GraphError, Module, Span, Var
-from ...graph.registry import Anchor, Family, Fusion, call, operator_of
+from ...graph.registry import Anchor, Family, Fusion, Role, call, operator_of
 from ...graph.visit import rewrite
 from ...passes.manager import rule_pass
 from ...passes.simplify import MOVES
@@ -92,7 +92,9 @@ def _reduces(node: Call) -> bool:
 def _is_elementwise(node: Call) -> bool:
     """Whether elements of the result depend on those of the operands at the same place, under NumPy's broadcasting."""
     entry = operator_of(node)
-    if entry is None or entry.fusion is not Fusion.ELEMENTWISE or node.op == "nn.batch_norm":  # one value a channel
+    if (
+        entry is None or entry.fusion is not Fusion.ELEMENTWISE or entry.role is Role.NORMALISATION
+    ):  # one value a channel
         return False
     if entry.family is Family.QUANTISE:
         return all(arg.shape == () for arg in node.args[1:])

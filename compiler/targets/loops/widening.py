@@ -6,7 +6,7 @@ import numpy as np
 
 from ...graph.dtypes import HALVES
 from ...graph.ir import Call, Constant, Expr, Module
-from ...graph.registry import call
+from ...graph.registry import Role, call, role_of
 from ...graph.visit import topological_order, with_children
 
 
@@ -37,4 +37,4 @@ def widened_where_used(module: Module) -> Module:
 
 
 def _widens(node: Call) -> bool:
-    return node.op == "nn.cast" and node.dtype == "float32" and node.args[0].dtype in HALVES
+    return role_of(node) is Role.CAST and node.dtype == "float32" and node.args[0].dtype in HALVES

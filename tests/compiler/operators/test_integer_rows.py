@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import weft
 from weft.compiler.graph import Attrs, Call, Constant, Function, GraphError, Module, TensorType, Var, call, evaluate
+from weft.compiler.integers.form import Integers
 from weft.compiler.operators.integer_rows import (
     bits_of_exponentials,
     exponentials,
     inverse_roots,
     reciprocals,
 )
-from weft.compiler.passes.integer_form import Integers
 from weft.compiler.passes.integer_rows import integer_rows
 
 Array = np.ndarray[Any, Any]

@@ -15,6 +15,7 @@ from weft.compiler.graph import (
     Attrs,
     Constant,
     Expr,
+    Family,
     Function,
     GraphError,
     Module,
@@ -26,15 +27,17 @@ from weft.compiler.graph import (
     dtypes,
     evaluate,
     operator,
+    operator_of,
     parse,
     registry,
     to_text,
 )
 from weft.compiler.operators.random_graphs import random_graph
-from weft.compiler.passes import check_stage
+from weft.compiler.passes import PassManager, check_stage, integer_passes
 
-FILE = Path(__file__).with_name("softsign.py")
+FILE, INTEGER_FILE = Path(__file__).with_name("softsign.py"), Path(__file__).with_name("fahrenheit.py")
 ROOT = Path(__file__).parents[3]
+MANUAL = ROOT / "docs" / "extending.md"
 NAME = "my.softsign"
 
 
@@ -115,8 +118,34 @@ def test_the_manual_lists_it(softsign: ModuleType) -> None:
     assert "| `my.softsign(x)` | floats | elementwise | x / (1 + \\|x\\|). | rule | loops |" in page
 
 
+# In integers
+
+
+def test_what_an_entry_says_of_integers_is_used(own_registry: None) -> None:
+    """The operator joins the requantise of the convolution before it; without its rule the host would compute it."""
+    executed(INTEGER_FILE, "fahrenheit")
+    module = parse("""fn @main(%x: int8[1, 2, 4, 4]) {
+        %a = dequantise(%x, float32(0.05), int8(3))
+        %b = nn.conv2d(%a, dequantise(int8[2, 2, 1, 1](1, -7, 100, 3), float32(0.01), int8(0)))
+        return quantise(my.fahrenheit(%b), float32(0.3), int8(-100))
+    }""")
+    legal = PassManager(integer_passes()).run(module)
+    assert all(
+        (entry := operator_of(node)) and entry.family is Family.INTEGER for node in calls(legal.main.body)
+    )  # nothing on the host
+    x = np.random.default_rng(0).integers(-128, 128, (1, 2, 4, 4)).astype(np.int8)
+    (wanted,), (made,) = evaluate(module, {"x": x}).values(), evaluate(legal, {"x": x}).values()
+    assert np.abs(wanted.astype(int) - made).max() <= 1
+    assert len(np.unique(made)) > 10
+
+
+def test_the_manual_shows_the_rule_of_integers() -> None:
+    (shown,) = re.findall(r"```python\n(def in_integers.*?)```", MANUAL.read_text(), re.DOTALL)
+    assert shown in INTEGER_FILE.read_text()
+
+
 def test_the_manual_shows_this_very_file() -> None:
-    shown = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), re.DOTALL)
+    shown = re.search(r"```python\n(.*?)```", MANUAL.read_text(), re.DOTALL)
     assert shown is not None
     assert shown[1] == FILE.read_text()
 

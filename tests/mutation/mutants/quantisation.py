@@ -18,7 +18,7 @@ MUTANTS = (
     ),
     Mutant(
         "normalisation-in-eight-bits", "quantise/plan.py", "condition",
-        "return not square and not centres", "return not square", WHOLE,
+        "or is_square or centres", "or is_square", WHOLE,
     ),
     Mutant(
         "scale-along-the-other-axis", "quantise/plan.py", "axis",
@@ -26,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         "pooling-of-an-output-in-floats", "quantise/plan.py", "edge",
-        "            if result.op == \"nn.max_pool\":\n                self.chosen.add(result)\n", "", WHOLE,
+        "            if _picks(result):\n                self.chosen.add(result)\n", "", WHOLE,
     ),
     Mutant(
         "reach-of-a-move", "quantise/plan.py", "axis",
@@ -72,8 +72,8 @@ MUTANTS = (
     ),
     Mutant(
         "offset-is-not-divided", "quantise/equalise.py", "forgotten factor",
-        "node.op in (\"nn.add\", \"nn.subtract\") and made is not None",
-        "node.op == \"nn.subtract\" and made is not None", EQUALISE,
+        "role_of(node) in SUMS and made is not None",
+        "role_of(node) is Role.SUBTRACT and made is not None", EQUALISE,
     ),
     Mutant(
         "gate-is-divided", "quantise/equalise.py", "condition", "            self._pin(gate)\n", "", EQUALISE,
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "subtracted-offset-goes-the-other-way", "quantise/refine.py", "sign",
-        "sign = -1 if node.op == \"nn.subtract\" and offset == 1 else 1", "sign = 1", REFINE,
+        "sign = -1 if role_of(node) is Role.SUBTRACT and offset == 1 else 1", "sign = 1", REFINE,
     ),
     Mutant(
         "rounding-ignores-what-was-lost-before", "quantise/adaround.py", "forgotten term",

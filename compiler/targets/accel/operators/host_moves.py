@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+from ....graph.host import host_call
 from ....graph.ir import Call, Constant, Expr, Function
 from ....graph.registry import call
 from ....graph.visit import rewrite, substitute
-from ....passes.host import host_call
 from .packed_layout import Blocks, blocks_of, spatial
 
 Make = Callable[..., Expr]

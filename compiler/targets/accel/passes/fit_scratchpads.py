@@ -10,8 +10,8 @@ from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
 from .....hw.memories import Memory
 from ....graph import Call, Expr, Function, Module, call
+from ....graph.host import host_function, renumber
 from ....graph.visit import Mutator
-from ....passes.host import host_function, renumber
 from ....passes.manager import Pass
 from ...errors import ScratchpadFullError
 from ..cost.tile_costs import entries_of

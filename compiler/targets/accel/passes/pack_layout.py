@@ -28,7 +28,7 @@ from ....graph import (
     operator_of,
     topological_order,
 )
-from ....passes.host import host_call, host_function, renumber
+from ....graph.host import host_call, host_function, renumber
 from ....passes.manager import Pass
 from ..operators import packed_layout
 from ..operators.lower import Kernel, copy_kernel, lower_function

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....graph import Array, Call, Constant, Expr, Function, Module, Span, call
+from ....graph.host import renumber
 from ....graph.visit import calls, rewrite, topological_order, with_children
 from ....operators import numerics
-from ....passes.host import renumber
 from ....passes.manager import Pass
 from ....passes.tabulate import look_up_on_host
 from ..cost.tile_costs import VECTOR_PIPELINE

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from ....graph import Call, Constant, Expr, Family, Function, GraphError, Module, Var, call, operator
+from ....graph.host import host_call, renumber
 from ....graph.visit import calls, rewrite, use_counts
-from ....passes.host import host_call, renumber
 from ....passes.manager import Pass
 from ..operators.packed_layout import Blocks
 

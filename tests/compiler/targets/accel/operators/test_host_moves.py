@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.compile import prepared
 from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, Module, Span, TensorType, Var, call, evaluate
+from weft.compiler.graph.host import host_call
 from weft.compiler.model import CompiledModel, HostStep
-from weft.compiler.passes.host import host_call
 from weft.compiler.targets.accel.operators import packed_layout
 from weft.compiler.targets.accel.operators.host_moves import layouts_as_moves, packed_by_moves, unpacked_by_moves
 from weft.compiler.targets.accel.operators.packed_layout import Blocks

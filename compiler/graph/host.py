@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..graph import Attrs, Call, Expr, Function, Span, TupleGet, Var, call
-from ..graph.visit import Mutator
+from .ir import Attrs, Call, Expr, Function, Span, TupleGet, Var
+from .registry import call
+from .visit import Mutator
 
 
 def host_call(

@@ -7,10 +7,9 @@ import math
 import numpy as np
 
 from ..graph import Array, Constant, Expr, Span, call
-from .host import host_call
-from .integer_form import Affine, Integers, Mapped
+from ..graph.host import host_call
+from .form import LARGEST_BYTE, Affine, Integers, Mapped
 
-_LARGEST_BYTE = 255
 _SUMS = "sums one operand of a product for the other's zero point"
 
 
@@ -39,7 +38,7 @@ def computed_product(a: Integers, b: Integers, block: int, span: Span) -> Mapped
             accumulator = call("add", accumulator, _scaled_sum(operand, -other, shape, lanes, inner), span=span)
     result = Affine(
         accumulator, np.full(columns, depth * a.zero_point * b.zero_point, np.int64),
-        np.full(columns, a.scale * b.scale), np.zeros(columns), np.full(columns, float(_LARGEST_BYTE**2 * depth)),
+        np.full(columns, a.scale * b.scale), np.zeros(columns), np.full(columns, float(LARGEST_BYTE**2 * depth)),
         accumulator.shape, span=a.span.merged(b.span),
     )  # fmt: skip
     shape = (*lead, columns, rows)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import Array, Call, Constant, Expr, Family, topological_order
+from ..graph import Array, Call, Constant, EightBits, Expr, Family, Role, role_of, topological_order
+from ..graph.evaluate import static_value
 from ..graph.registry import operator, operator_of
-from .cleanup import static_value
-from .integer_form import Float64, Refusal
+from .form import Float64, Refusal
 
 _MOVES = (Family.MOVE, Family.INDEX)
 
@@ -30,8 +30,8 @@ def static_weights(node: Expr, name: str) -> Weights | Refusal:
     if not node.static:
         return Refusal(f"the weights of {name} are computed while the model runs")
     match node:
-        case Call(op="dequantise", args=(Constant() as q, Constant() as scale, Constant())) if not scale.value.ndim or (
-            node.attr("axis") == 0 and not node.attr("block")
+        case Call(args=(Constant() as q, Constant() as scale, Constant())) if role_of(node) is Role.DEQUANTISE and (
+            not scale.value.ndim or (node.attr("axis") == 0 and not node.attr("block"))
         ):  # the usual case: no array of scales is needed
             scales = np.broadcast_to(scale.value.astype(np.float64), (q.value.shape[0],))
             return Weights(_centred(node), scales, q.name)
@@ -72,7 +72,7 @@ def _integers_and_scales(node: Expr) -> tuple[Array, Float64] | None:
     entry = operator_of(node)
     if not isinstance(node, Call) or entry is None:
         return None
-    if node.op == "dequantise":
+    if entry.role is Role.DEQUANTISE:
         if node.args[0].dtype not in ("int8", "uint8", "int4", "uint4", "int2", "uint2"):
             return None
         scale = static_value(node.args[1]).astype(np.float64)
@@ -80,7 +80,7 @@ def _integers_and_scales(node: Expr) -> tuple[Array, Float64] | None:
         return _centred(node), spread
     if entry.family not in _MOVES:
         return None
-    moved = node.args if node.op == "concat" else node.args[:1]
+    moved = node.args if entry.eight_bits is EightBits.JOINS else node.args[:1]
     parts = [_integers_and_scales(arg) for arg in moved]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..graph import UNKNOWN, Array, Call, Constant, Expr, Family, Span, call
+from ..graph.host import host_call
 from ..graph.registry import operator
-from .host import host_call
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -24,6 +24,9 @@ Int64 = NDArray[np.int64]
 INT32_SAFE = float(1 << 31) - 1
 """The largest magnitude that a sum may come to, its bias included. Additions of 32 bits wrap, so whatever the partial
 sums are, the total is right if it is within int32; peaks bound totals."""
+
+LARGEST_BYTE = 255
+"""The largest difference of two 8-bit values."""
 
 SUM_SAFE = 1 << 30
 """Up to here what is still to be rounded is scaled: each of its weights and biases may come out larger by a half."""
@@ -147,6 +150,18 @@ def as_image(q: Expr) -> Expr:
     return q if shape == q.shape else call("reshape", q, shape=shape, span=Span(q.span.nodes))
 
 
+def concatenated(parts: list[Expr], axis: int, shape: tuple[int, ...], span: Span) -> Expr:
+    """int8 values one after another; channels as those of images."""
+    if axis != 1 or len(shape) == 4:
+        return call("concat", *parts, axis=axis, span=span)
+    images = [call("reshape", part, shape=_four(part.shape), span=Span(part.span.nodes)) for part in parts]
+    return call("reshape", call("concat", *images, axis=1, span=Span(span.nodes)), shape=shape, span=span)
+
+
+def _four(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return image_shape(shape) if len(shape) > 2 else (*shape, 1, 1)
+
+
 def as_affine(x: Integers) -> Affine:
     """An int8 value as its own accumulator."""
     channels = channels_in(x.shape)
@@ -174,11 +189,16 @@ def channels_of(x: Real) -> int:
     return channels_in(x.shape)
 
 
+def uniform(x: Real, value: float) -> Float64:
+    """One number for every channel of ``x``, as `scaled` and `shifted` take them."""
+    return np.full(channels_of(x), value)
+
+
 def per_channel(x: Real, value: Array) -> Float64 | None:
     """A constant operand of ``x``, that broadcasts to its shape, as one number a channel (C,); None where it is not."""
     channels = channels_of(x)
     if value.size == 1:
-        return np.full(channels, float(value.reshape(())))
+        return uniform(x, float(value.reshape(())))
     if isinstance(x, Mapped):
         numbers = _channel_numbers(x)
         if numbers is None:

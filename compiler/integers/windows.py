@@ -7,15 +7,35 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..graph import Array, Call, Constant, Expr, TensorType, Var, call
-from .host import host_call
-from .integer_form import INT32_SAFE, SUM_SAFE, Affine, IntegerForm, Integers, Mapped, Real, Refusal, moved
+from ..graph import Array, Call, Constant, Expr, Role, TensorType, Var, call, role_of
+from ..graph.host import host_call
+from .describer import Describer, of_operand
+from .form import INT32_SAFE, SUM_SAFE, Affine, IntegerForm, Integers, Mapped, Real, Refusal, moved
 
 _MOST_FACTOR = 127
 """A factor that stands in a tensor is int8."""
 
 _NEAR_WHOLE = 1e-3
 """How far from a whole number one may lie that was computed in float32."""
+
+
+def largest_of_window(describer: Describer, node: Call, name: str) -> IntegerForm:
+    """Of windows over two axes and, where the target has volumes, over three."""
+    x, axes = describer.operand(node, name), len(node.attr("kernel"))
+    if isinstance(x, Refusal):
+        return x
+    return max_pool(x, node) if axes == 2 or (axes == 3 and describer.volumes) else _of_axes(name, axes)
+
+
+@of_operand
+def mean_of_window(x: Real, node: Call, name: str) -> IntegerForm:
+    """Of windows over two axes."""
+    axes = len(node.attr("kernel"))
+    return average_pool(x, node, name) if axes == 2 else _of_axes(name, axes)
+
+
+def _of_axes(name: str, axes: int) -> Refusal:
+    return Refusal(f"{name} has a window of {axes} axes, not of 2")
 
 
 def max_pool(x: Real, node: Call) -> Real:
@@ -101,8 +121,21 @@ def _window_sizes(size: int, windows: int, kernel: int, stride: int, pad: int) -
     return np.asarray(np.minimum(starts + kernel, size) - np.maximum(starts, 0))
 
 
-def reduction(x: Real, node: Call, name: str) -> IntegerForm:
-    """A reduction over any axes as a pooling over an image: the axes that stay are its channels."""
+@of_operand
+def least_along_axes(x: Real, node: Call, name: str) -> IntegerForm:
+    """Of the integers, on the host."""
+    return _reduced(x, node, name, "")
+
+
+@of_operand
+def reduced(x: Real, node: Call, name: str) -> IntegerForm:
+    """The largest, the sum or the mean along any axes."""
+    return _reduced(x, node, name, "nn.max_pool" if role_of(node) is Role.LARGEST else "nn.average_pool")
+
+
+def _reduced(x: Real, node: Call, name: str, pooling: str) -> IntegerForm:
+    """A reduction over any axes as a pooling over an image: the axes that stay are its channels. Without a pooling the
+    host reduces."""
     if not isinstance(x, Integers):
         return Refusal(f"the input of {name} is not quantised")
     rank = len(x.shape)
@@ -110,7 +143,7 @@ def reduction(x: Real, node: Call, name: str) -> IntegerForm:
     count = math.prod(x.shape[axis] for axis in axes)
     if not axes or not count or not math.prod(x.shape):
         return Refusal(f"{name} reduces nothing")
-    if node.op == "nn.reduce_min":
+    if not pooling:
         reason = f"{name}: the accelerator takes maxima only"
         return replace(x, q=host_call(str(node.op), (x.q,), node.attrs, reason, node.span), exclusive=False)
     kept = [axis for axis in range(rank) if axis not in axes]
@@ -120,17 +153,17 @@ def reduction(x: Real, node: Call, name: str) -> IntegerForm:
     height, width = (x.shape[axis] for axis in axes) if len(axes) == 2 else (count, 1)
     image = (batch, math.prod(x.shape[axis] for axis in kept) // batch, height, width)
     q = q if q.shape == image else call("reshape", q, shape=image, span=node.span)
-    pooling = "nn.max_pool" if node.op == "nn.reduce_max" else "nn.average_pool"
     pooled = call(pooling, Var("x", TensorType(image, "float32")), kernel=image[2:], span=node.span)
     value = replace(x, q=q, exclusive=False)
-    result = max_pool(value, pooled) if node.op == "nn.reduce_max" else average_pool(value, pooled, name)
-    if isinstance(result, Affine) and node.op == "nn.reduce_sum":
+    result = max_pool(value, pooled) if role_of(node) is Role.LARGEST else average_pool(value, pooled, name)
+    if isinstance(result, Affine) and role_of(node) is Role.SUM:
         result = replace(result, scale=result.scale * count)
     if isinstance(result, Refusal) or result.shape == node.shape:
         return result
     return moved(result, call("reshape", pooled, shape=node.shape, span=node.span))
 
 
+@of_operand
 def padded(x: Real, node: Call, name: str) -> IntegerForm:
     """A padding whose value the integers have."""
     if not isinstance(x, Integers):
