@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from weft.benchmarks.litert_suite import computed
 from weft.benchmarks.zoo.litert_cases import FAMILIES, Case
 from weft.benchmarks.zoo.litert_models import interpreted
 from weft.benchmarks.zoo.litert_networks import NETWORKS, digits, hard_swishes, inception
-from weft.benchmarks.zoo.litert_suite import computed
 
 
 @pytest.mark.parametrize("network", [digits, hard_swishes, inception])
