@@ -39,6 +39,16 @@ def sealed(word: int, word_bits: int) -> int:
     return word
 
 
+def damaged_words(words: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Of words, one a row and little endian: which have other check bits than their other bits ask for."""
+    import numpy as np
+
+    size = words.shape[1]
+    others = (1 << 8 * size - check_bits(8 * size)) - 1
+    unsealed = words & np.frombuffer(others.to_bytes(size, "little"), np.uint8)
+    return np.any(seal_words(unsealed) != words, axis=1)  # type: ignore[no-any-return]
+
+
 def seal_words(unsealed: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """Words, one a row and little endian, with the check bits that their other bits ask for; there those bits are 0."""
     import numpy as np

@@ -284,6 +284,7 @@ def engine_mask(engines: Iterable[Engine]) -> int:
     return mask
 
 
+@lru_cache(maxsize=256)
 def mask_engines(mask: int) -> tuple[Engine, ...]:
     """Engines of a token mask, in order."""
     return tuple(engine for engine in Engine if mask >> engine & 1)
@@ -464,8 +465,6 @@ ENUMERATED: dict[str, type[Engine | Scratchpad | VectorOp | VectorTarget]] = {
 }
 """Fields whose values have names."""
 
-_MEMBERS = {name: {int(member): member for member in kind} for name, kind in ENUMERATED.items()}
-
 
 def header_problem(instruction: Instruction) -> str:
     """Why fetch refuses the instruction, or an empty string."""
@@ -568,33 +567,3 @@ def _layout(
         places.append((name, position, low, low + (1 << width) - 1))
         position += width
     return places, attrgetter(*(name for name, _, _, _ in places))
-
-
-def decode(config: CoreConfig, word: int) -> Instruction:
-    """The instruction behind an integer; :class:`InstructionError` where the core raises CORRUPT or ILLEGAL."""
-    if word != seal(config, word):
-        raise InstructionError("the instruction is damaged: its check bits do not fit its other bits")
-    opcode_bits = word & (1 << OPCODE_BITS) - 1
-    if opcode_bits not in OPCODES:
-        raise InstructionError(f"no instruction has opcode {opcode_bits}")
-    opcode = OPCODES[opcode_bits]
-    values: dict[str, int] = {}
-    position = 0
-    for name, width, sign in HEADER + instruction_fields(config, opcode):
-        value = word >> position & (1 << width) - 1
-        if sign and value >> width - 1:
-            value -= 1 << width
-        values[name] = value
-        position += width
-    if word >> position & (1 << config.instruction_bits - config.check_bits - position) - 1:
-        raise InstructionError(f"{opcode.name}: reserved bits are set")
-    del values["opcode"]
-    for name, members in _MEMBERS.items():
-        if name in values:
-            if values[name] not in members:
-                raise InstructionError(f"{opcode.name}: {name} is {values[name]}, which does not exist")
-            values[name] = members[values[name]]
-    instruction = INSTRUCTION_TYPES[opcode](**values)  # type: ignore[arg-type]
-    if problem := header_problem(instruction) or body_problem(config, instruction):
-        raise InstructionError(f"{opcode.name}: {problem}")
-    return instruction

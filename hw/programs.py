@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .config import CoreConfig
+from .decode import DAMAGED, decode_sound
 from .errors import InstructionError
-from .instruction_checksum import seal_words
-from .isa import Instruction, decode, unsealed
+from .instruction_checksum import damaged_words, seal_words
+from .isa import Instruction, unsealed
 
 Code = npt.NDArray[np.uint8]
 
@@ -34,9 +35,13 @@ def program_words(config: CoreConfig, program: Code) -> list[int]:
 def disassemble(config: CoreConfig, program: Code) -> list[Instruction]:
     """Instructions of a program; :class:`InstructionError` names the number of an illegal one."""
     instructions = []
-    for number, word in enumerate(program_words(config, program)):
+    words = program_words(config, program)
+    damaged = damaged_words(np.frombuffer(program.tobytes(), np.uint8).reshape(-1, config.instruction_bytes)).tolist()
+    for number, word in enumerate(words):
         try:
-            instructions.append(decode(config, word))
+            if damaged[number]:
+                raise InstructionError(DAMAGED)
+            instructions.append(decode_sound(config, word))
         except InstructionError as error:
             raise InstructionError(f"instruction {number}: {error}") from error
     return instructions

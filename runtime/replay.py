@@ -13,8 +13,9 @@ from ..compiler.model import CompiledModel, CoreStep, TensorSlot
 from ..errors import WeftError
 from ..hw.assembly import format_instruction
 from ..hw.config import CoreConfig
+from ..hw.decode import decode
 from ..hw.errors import InstructionError
-from ..hw.isa import ENGINE_NAMES, Engine, Store, decode
+from ..hw.isa import ENGINE_NAMES, Engine, Store
 from ..hw.programs import program_words
 from ..sim.dma import transfer_of
 from ..sim.result import RunResult

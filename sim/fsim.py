@@ -14,6 +14,7 @@ import numpy as np
 
 from ..hw.assembly import format_instruction
 from ..hw.config import LOOP_LEVELS, PROGRAM_ALIGNMENT, CoreConfig
+from ..hw.decode import decode
 from ..hw.engine import IN_FLIGHT
 from ..hw.errors import InstructionError
 from ..hw.isa import (
@@ -31,7 +32,6 @@ from ..hw.isa import (
     Opcode,
     Store,
     Vector,
-    decode,
     instruction_fields,
     mask_engines,
     seal,

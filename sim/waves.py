@@ -15,9 +15,10 @@ import numpy.typing as npt
 from ..files import write_atomically
 from ..hw.assembly import format_instruction
 from ..hw.config import CoreConfig
+from ..hw.decode import decode
 from ..hw.errors import InstructionError
 from ..hw.interfaces import CycleClass
-from ..hw.isa import ENGINE_NAMES, Engine, decode
+from ..hw.isa import ENGINE_NAMES, Engine
 from ..hw.programs import program_words
 from ..hw.verilog import TOP
 from .errors import BuildError, SimulationError

@@ -11,9 +11,10 @@ from cocotb.handle import HierarchyObject
 from cocotb.triggers import FallingEdge, First, RisingEdge, ValueChange
 
 from ..hw.config import CoreConfig
+from ..hw.decode import decode
 from ..hw.errors import InstructionError
 from ..hw.interfaces import CycleClass
-from ..hw.isa import ENGINE_NAMES, Engine, Fault, Finish, Instruction, Opcode, decode
+from ..hw.isa import ENGINE_NAMES, Engine, Fault, Finish, Instruction, Opcode
 from ..sim.result import FaultRecord
 from .coverage import Coverage
 from .points import (

@@ -12,6 +12,7 @@ from amaranth.lib import wiring
 from amaranth.sim import Simulator
 from weft.hw.axi import ReadClient
 from weft.hw.config import CoreConfig
+from weft.hw.decode import decode
 from weft.hw.errors import InstructionError
 from weft.hw.fetch import Fetch
 from weft.hw.isa import (
@@ -27,7 +28,6 @@ from weft.hw.isa import (
     Scratchpad,
     Store,
     Sync,
-    decode,
     encode,
     seal,
 )

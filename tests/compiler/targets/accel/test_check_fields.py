@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from weft.compiler.targets.accel.check import check_program
 from weft.compiler.targets.errors import ProgramError
 from weft.hw.config import PYNQ, TINY, CoreConfig
+from weft.hw.decode import decode
 from weft.hw.errors import InstructionError
 from weft.hw.isa import (
     HEADER,
@@ -31,7 +32,6 @@ from weft.hw.isa import (
     Vector,
     VectorOp,
     VectorTarget,
-    decode,
     encode,
     instruction_fields,
     seal,
