@@ -35,10 +35,11 @@ from ....hw.memories import Memory
 from ....hw.programs import disassemble
 from ..errors import ProgramError
 
-Clock = npt.NDArray[np.int64]
+Clock = list[int]
 Units = slice | npt.NDArray[np.int64]
 
 ENGINES = len(Engine)
+_maximum = np.maximum.reduce
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Range:
 @dataclass
 class _EngineState:
     queue: deque[int] = field(default_factory=deque)
-    clock: Clock = field(default_factory=lambda: np.zeros(ENGINES, np.int64))
+    clock: Clock = field(default_factory=lambda: [0] * ENGINES)
     executed: int = 0
     unsent: int = 0  # targets that the last instruction's token could not go to yet
     current: int = -1
@@ -157,7 +158,7 @@ class _Checker:
             return False
         number = state.queue.popleft()
         for source in sources:
-            np.maximum(state.clock, self.tokens[source, engine].popleft(), out=state.clock)
+            state.clock[:] = map(max, state.clock, self.tokens[source, engine].popleft())
         state.executed += 1
         state.current = number
         self.number_of[engine].append(number)
@@ -254,7 +255,7 @@ class _Checker:
             if other == engine or not (write or wrote):
                 continue
             section = table[units]
-            if section.max() > state.clock[other]:
+            if int(_maximum(section, axis=None)) > state.clock[other]:
                 place = int(section.argmax())
                 unit = first + place if isinstance(units, slice) else int(units[place])
                 earlier = self.number_of[other][int(section[place])]

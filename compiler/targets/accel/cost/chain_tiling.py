@@ -6,19 +6,18 @@ programs (`passes/chain`). Each layer computes what the windows of the next one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import islice, product
+from itertools import chain, islice, product
 
-from .....hw.config import CoreConfig
 from .....hw.isa import VectorOp
 from .....hw.memories import SCRATCHPADS, Memory
 from ..operators.builder import Window
 from ..operators.depthwise_mode import row_cycles, row_pitch
 from ..operators.lower import Kernel, Section
 from ..schedule.chain_schedule import innermost
-from ..schedule.tiling import ChainTiling, Problem, Tiling, divides_epilogue, epilogues, sizes_worth_trying
+from ..schedule.tiling import ChainTiling, Problem, divides_epilogue, epilogues, sizes_worth_trying
 from .tile_costs import INSTRUCTION_OVERHEAD
 
 SPANS_KEPT = 3
@@ -166,24 +165,41 @@ def chain_tilings(problem: Problem) -> list[ChainTiling]:
         ):
             if reduction < kernel.section.input_groups and group < groups:
                 continue  # what is read in chunks would be computed again for each tile of channels
-            for epilogue_group, epilogue_row in epilogues(problem, group, rows, columns):
-                fits = False
-                if epilogue_group > 1 and divides_epilogue(problem, Tiling(group, rows, columns, 0, "", 1, 1, 1)):
-                    continue
-                for resident, skewed, ahead in ways:
-                    tiling = ChainTiling(group, rows, columns, reduction, "yxc", epilogue_group, epilogue_row, 1,
-                                    resident=resident, skewed=skewed, ahead=ahead)  # fmt: skip
-                    cost = chain_estimate(problem, tiling)
-                    if cost is not None:
-                        candidates.append((cost, len(candidates), tiling))
-                        fits = True
-                        break
-                if fits:
-                    break
+            tiling = _first_that_fits(problem, ChainTiling(group, rows, columns, reduction, "yxc", 1, 1, 1), ways)
+            cost = chain_estimate(problem, tiling) if tiling is not None else None
+            if tiling is not None and cost is not None:
+                candidates.append((cost, len(candidates), tiling))
         widths += len(candidates) > before
         if widths == SPANS_KEPT and kernel.section.input_groups:
             break
     return [tiling for _, _, tiling in sorted(candidates, key=lambda entry: entry[:2])]
+
+
+def _first_that_fits(
+    problem: Problem, tile: ChainTiling, ways: Sequence[tuple[bool, bool, bool]]
+) -> ChainTiling | None:  # fmt: skip
+    """The tile with the largest epilogue that fits in any of the ways, and the first of these; None if none does. All
+    but the epilogue's buffers are the same for every epilogue, so they are counted once."""
+    config = problem.config
+    layers = layers_of(problem, tile)
+    free: list[tuple[ChainTiling, dict[Memory, int]]] = []
+    for resident, skewed, ahead in ways:
+        tiling = replace(tile, resident=resident, skewed=skewed, ahead=ahead)
+        used = _added(_buffers(problem, tiling, layers))
+        left = {memory: config.depth(memory) - entries for memory, entries in used.items()}
+        if min(left.values()) >= 0:
+            free.append((tiling, left))
+    if not free:
+        return None
+    whole = not divides_epilogue(problem, tile)
+    for groups, rows in epilogues(problem, tile.groups, tile.rows, tile.columns):
+        if groups > 1 and not whole:
+            continue
+        for tiling, left in free:
+            fitted = replace(tiling, epilogue_groups=groups, epilogue_rows=rows)
+            if all(entries <= left[memory] for memory, entries in _epilogue_buffers(fitted, layers[-1])):
+                return fitted
+    return None
 
 
 WAYS = ((True, True, True), (True, True, False), (False, True, False))
@@ -223,7 +239,7 @@ def chain_estimate(problem: Problem, tiling: ChainTiling) -> float | None:
     config = problem.config
     layers = layers_of(problem, tiling)
     first = layers[0]
-    used = _used(config, problem, tiling, layers)
+    used = _used(problem, tiling, layers)
     fill = max(entries / config.depth(memory) for memory, entries in used.items())
     if fill > 1:
         return None
@@ -283,9 +299,13 @@ def _turns(layer: Layer, tiling: ChainTiling, problem: Problem) -> int:
     return _turns(Layer(last, layer.rows, layer.columns, layer.inner), tiling, problem) if layer.inner else 1
 
 
-def _used(config: CoreConfig, problem: Problem, tiling: ChainTiling, layers: list[Layer]) -> dict[Memory, int]:
+def _used(problem: Problem, tiling: ChainTiling, layers: list[Layer]) -> dict[Memory, int]:
+    return _added(chain(_buffers(problem, tiling, layers), _epilogue_buffers(tiling, layers[-1])))
+
+
+def _added(buffers: Iterable[tuple[Memory, int]]) -> dict[Memory, int]:
     used = dict.fromkeys(SCRATCHPADS, 0)
-    for memory, entries in _buffers(problem, tiling, layers):
+    for memory, entries in buffers:
         used[memory] += entries
     return used
 
@@ -301,7 +321,7 @@ def _held(layer: Layer, tiling: ChainTiling) -> int:
 
 
 def _buffers(problem: Problem, tiling: ChainTiling, layers: list[Layer]) -> Iterator[tuple[Memory, int]]:
-    """What is in the scratchpads at once."""
+    """What is in the scratchpads at once, beside what the last layer's epilogue has."""
     last = layers[-1]
     inner_groups = _inner_groups(tiling)
     for number, layer in enumerate(layers):
@@ -322,6 +342,10 @@ def _buffers(problem: Problem, tiling: ChainTiling, layers: list[Layer]) -> Iter
             if not tiling.resident and layer is last and layer.inner and layer.section.input_groups:
                 weights = layer.matrices * tiling.reduction // layer.section.input_groups
             yield Memory.WGT, weights * (1 if tiling.resident else 2)
+
+
+def _epilogue_buffers(tiling: ChainTiling, last: Layer) -> Iterator[tuple[Memory, int]]:
+    """What the vector stages of the last layer have at once."""
     stages = last.section.stages
     part = tiling.epilogue_groups * tiling.epilogue_rows * max(last.columns.made)
     yield Memory.ACC, part * (len(stages.vector) - 1 - len(stages.in_place) + len(stages.widened))

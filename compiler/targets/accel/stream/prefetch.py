@@ -25,9 +25,7 @@ from .....hw.dram_rate import DramRate
 from .....hw.isa import TAP_COLUMNS, Engine, Gemm, Load, Loop, Store, Vector
 from .....hw.load_counts import bytes_each
 from .....hw.memories import Memory
-from .stream import Issue, memory_sizes
-
-TRANSFERS = (Engine.LOAD, Engine.LOADW, Engine.STORE)
+from .stream import TRANSFERS, Issue, memory_sizes
 
 PIPELINE = 16
 """Cycles from the last micro-op of an instruction to its end, about."""

@@ -42,6 +42,9 @@ class Access:
         return slice(self.start, self.start + length) if offsets is None else offsets + self.start
 
 
+TRANSFERS = (Engine.LOAD, Engine.LOADW, Engine.STORE)
+"""Engines that reach DRAM."""
+
 Places = list[tuple[Memory, Selector]]
 """What picks the units out of arrays with one element for each unit of a memory."""
 
@@ -104,12 +107,13 @@ class Issue:
 def forget_constants(issues: Sequence[Issue]) -> None:
     """Leave DRAM that no instruction writes out of :attr:`Issue.places`: nothing has to wait for it. Where nothing that
     is written is read, leave out all of it: stores keep their order by themselves."""
-    in_dram = [(issue, place) for issue in issues for place in issue.places[1] if place[0] is Memory.DRAM]
+    transfers = [issue for issue in issues if issue.instruction.engine in TRANSFERS]
+    in_dram = [(issue, place) for issue in transfers for place in issue.places[1] if place[0] is Memory.DRAM]
     written = np.zeros(max((_stop(selector) for _, (_, selector) in in_dram), default=0), np.bool_)
     for _, (_, selector) in in_dram:
         written[selector] = True
     is_read = False
-    for issue in issues:
+    for issue in transfers:
         read = [selector for memory, selector in issue.places[0] if memory is Memory.DRAM]
         if any(written[each if isinstance(each, slice) else each[each < len(written)]].any() for each in read):
             is_read = True
@@ -130,8 +134,9 @@ def memory_sizes(config: CoreConfig, issues: Sequence[Issue]) -> dict[Memory, in
     sizes = {memory: config.depth(memory) for memory in config.scratchpads}
     last = 0
     for issue in issues:
-        for places in issue.places:
-            for memory, selector in places:
-                if memory is Memory.DRAM:
-                    last = max(last, _stop(selector))
+        if issue.instruction.engine in TRANSFERS:
+            for places in issue.places:
+                for memory, selector in places:
+                    if memory is Memory.DRAM:
+                        last = max(last, _stop(selector))
     return {**sizes, Memory.DRAM: last}

@@ -118,6 +118,7 @@ class _Walk:
             each.var for each in statements(function.body) if isinstance(each, For) and each.kind == "vthread"
         )
         self._common: set[str] = set()  # names of live buffers that all virtual threads have together
+        self._calls: dict[int, IntrinsicCall | None] = {}
         self._nests: dict[int, IntrinsicNest] = {}
         self._evaluators: dict[int, Evaluator] = {}
         self._copies: dict[int, bool] = {}
@@ -126,10 +127,10 @@ class _Walk:
     def steps(self, stmt: Stmt, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> Steps:
         """Emit a statement for all contexts. A step ends where they have stored a part of the result; it gives the
         share of the result that is stored."""
-        call = nest_call(stmt)
+        call = self._nest_call(stmt)
         if call is not None:
             nest = self._intrinsic_nest(stmt, outer)
-            for context in contexts[:1] if _written(call).name in self._common else contexts:
+            for context in contexts[:1] if self._common and _written(call).name in self._common else contexts:
                 self._emission.emit(nest, context)
             if isinstance(call.intrinsic.emits, EmitStore):
                 for context in contexts:
@@ -166,6 +167,12 @@ class _Walk:
             self._evaluators[id(expr)] = compile_expr(expr)
             self._keep_alive.append(expr)
         return self._evaluators[id(expr)]
+
+    def _nest_call(self, stmt: Stmt) -> IntrinsicCall | None:
+        if id(stmt) not in self._calls:
+            self._calls[id(stmt)] = nest_call(stmt)
+            self._keep_alive.append(stmt)
+        return self._calls[id(stmt)]
 
     def _intrinsic_nest(self, stmt: Stmt, outer: list[tuple[Var, Expr]]) -> IntrinsicNest:
         if id(stmt) not in self._nests:
