@@ -208,7 +208,7 @@ def test_machine_code_belongs_to_all_that_shaped_it(monkeypatch: pytest.MonkeyPa
 
 def test_proofs_belong_to_all_that_they_are_about(monkeypatch: pytest.MonkeyPatch) -> None:
     code = kernels().kernels[0]
-    monkeypatch.setattr(kept_proofs, "check_kernel", lambda *_: kept_proofs.CheckedKernel((), ()))
+    monkeypatch.setattr(kept_proofs, "check_kernel", lambda *_: kept_proofs.CheckedKernel((), (), ()))
 
     def prove(code: Any = code, threads: int = 1, elements: Any = None) -> Callable[[], Any]:
         return lambda: kept_proofs._proved(code, threads, elements or {}, intrinsic_named)

@@ -8,12 +8,18 @@ from dataclasses import dataclass
 from ... import tensor as te
 from ...tensor.ir import TensorIntrinsic
 from ..loops.convolution import ConvolutionTask
+from ..loops.convolution_sums import REST
 from ..loops.kernels import Tile
-from ..loops.nests import REGISTER, own_loops, split_loops, tensorize_innermost, tidy, unroll_lanes
-from .intrinsics import grouped_dot, grouped_product
+from ..loops.nests import REGISTER, own_loops, split_loops, sum_together, tensorize_innermost, tidy, unroll_lanes
+from .intrinsics import grouped_dot, grouped_product, paired_dot_product
+from .llvm.byte_products import byte_form
 from .processor import Processor
-from .products import MULTIPLY
+from .products import MULTIPLY, sum_in_registers
 from .tiles import convolution_tile, grouped_tile
+
+REST_COST = 8.0
+"""Operations for each row and register of weights that a second loop over few weights adds: its sums are kept and
+added."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,11 @@ class CpuConvolutions:
     def grouped_tile(self, width: int, block: int) -> Tile:
         return grouped_tile(width, block, self.target)
 
+    def by_pairs(self, tile: Tile, quads: int, rest: int) -> bool:
+        lanes = min(tile.lanes, self.target.float_lanes)
+        every, paired = (byte_form(self.target, lanes, paired=each) for each in (False, True))
+        return (quads + rest) * paired.cost + (REST_COST if rest else 0) < quads * every.cost
+
     def arrange(self, schedule: te.Schedule, task: ConvolutionTask) -> None:
         tidy(schedule)
         *loops, x, lane = schedule.get_loops(schedule.blocks()[-1])
@@ -39,6 +50,9 @@ class CpuConvolutions:
         before += loops[1 - task.axes :]
         outer, row = schedule.split_shifted(x, task.tile.rows)
         schedule.reorder(*before, outer, row, g, lane)
+        if REST in schedule.blocks():
+            schedule.compute_at(REST, outer)
+            sum_in_registers(schedule, REST, paired_dot_product(task.tile.rows, task.tile.lanes, task.row_stride))
         schedule.set_scope("acc", REGISTER)
         schedule.compute_at("acc", outer)
         reduced, kept = split_loops(schedule, "acc")  # loops that run once are gone by now
@@ -56,10 +70,14 @@ class CpuConvolutions:
         elif not kept:  # a tile of one value: the loops of the reduction are all there is
             return
         tensorize_innermost(schedule, reduced, kept, _step(task))
+        if REST in schedule.blocks():
+            sum_together(schedule, REST, "acc")
 
 
 def _step(task: ConvolutionTask) -> TensorIntrinsic:
     rows, lanes = task.tile.rows, task.tile.lanes
     if task.group:
         return (grouped_dot if task.step == "bytes" else grouped_product)(rows, lanes, task.group, task.row_stride)
+    if task.paired:
+        return paired_dot_product(rows, lanes, task.row_stride)
     return MULTIPLY[task.step](rows, lanes, task.row_stride)

@@ -26,10 +26,12 @@ LARGEST_TILE = 1 << 13
 
 @dataclass(frozen=True)
 class MicroKernel:
-    """What an intrinsic is for the emitter: the function of this name, called with these numbers."""
+    """What an intrinsic is for the emitter: the function of this name, called with these numbers. ``bears_pairs``: its
+    operand that must be a constant of which `loops.byte_pairs.bears_pairs`; empty if there is none."""
 
     kind: str
     numbers: tuple[int, ...]
+    bears_pairs: str = ""
 
 
 @lru_cache(maxsize=1024)
@@ -51,8 +53,19 @@ def outer_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
 @lru_cache(maxsize=1024)
 def dot_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
     """``acc[r, l] += sum of a[r, q] * b[l, q]`` over four bytes q: uint8 times int8, into int32."""
+    return _dot_product(MicroKernel("dot_product", (rows, lanes, row_stride)))
+
+
+@lru_cache(maxsize=1024)
+def paired_dot_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
+    """The same, where pairs of neighbours of ``b`` are such that sums of their products have 16 bits."""
+    return _dot_product(MicroKernel("paired_dot_product", (rows, lanes, row_stride), bears_pairs="b"))
+
+
+def _dot_product(kernel: MicroKernel) -> TensorIntrinsic:
+    rows, lanes, row_stride = kernel.numbers
     return tensor_intrinsic(
-        _name("dot_product", rows, lanes, row_stride),
+        _name(kernel.kind, *kernel.numbers),
         operands=[
             tile("acc", (rows, lanes), "int32", REGISTER, "inout", align=1),
             tile("a", (rows, QUAD), "uint8", "global", "in", strides=(row_stride, 1), align=1),
@@ -62,7 +75,7 @@ def dot_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
         meaning=lambda acc, a, b, row, lane, q: acc.store(
             (row, lane), acc[row, lane] + a[row, q].astype("int32") * b[lane, q].astype("int32")
         ),
-        emits=MicroKernel("dot_product", (rows, lanes, row_stride)),
+        emits=kernel,
     )
 
 
@@ -206,6 +219,7 @@ def _transposed(kind: str, dtype: DType, size: int, out_stride: int, stride: int
 _INTRINSICS: dict[str, tuple[Callable[..., TensorIntrinsic], int]] = {
     "outer_product": (outer_product, 3),
     "dot_product": (dot_product, 3),
+    "paired_dot_product": (paired_dot_product, 3),
     "pair_product": (pair_product, 3),
     "grouped_product": (grouped_product, 4),
     "grouped_dot": (grouped_dot, 4),

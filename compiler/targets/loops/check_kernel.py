@@ -7,7 +7,7 @@ is known between which numbers the data lie.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from ...model import KernelCode
@@ -20,6 +20,7 @@ from ...tensor.ir import (
     BinOp,
     Block,
     Buffer,
+    Const,
     Expr,
     For,
     If,
@@ -68,10 +69,12 @@ class UncheckedKernelError(CompileError):
 
 @dataclass(frozen=True)
 class CheckedKernel:
-    """What a program must keep to when it launches a kernel: its parameters, and which of them it writes."""
+    """What a program must keep to when it launches a kernel: its parameters, which of them it writes, and which must be
+    constants of which `bears_pairs`, or products of bytes are not exact."""
 
     params: tuple[Buffer, ...]
     written: tuple[bool, ...]
+    paired: tuple[bool, ...]
 
 
 Elements = Mapping[int, tuple[Interval, ...]]
@@ -102,7 +105,11 @@ def check_kernel(
         raise UncheckedKernelError("it is nested too deeply", at=f"kernel {code.symbol!r}") from error
     except UncheckedKernelError as error:
         raise UncheckedKernelError(error.message, at=f"kernel {code.symbol!r}, {error.at}", hint=error.hint) from None
-    return CheckedKernel(func.params, tuple(buffer.name in written for buffer in func.params))
+    return CheckedKernel(
+        func.params,
+        tuple(buffer.name in written for buffer in func.params),
+        tuple(buffer in prover.paired for buffer in func.params),
+    )
 
 
 def _strides(code: KernelCode, buffer: Buffer) -> tuple[int, ...]:
@@ -148,9 +155,10 @@ class _Effort:
 
 @dataclass(frozen=True)
 class _Prover:
-    """``strides``: of the parameters in memory."""
+    """``strides``: of the parameters in memory. ``paired``: those found whose elements must bear sums of pairs."""
 
     strides: Mapping[str, tuple[int, ...]]
+    paired: set[Buffer] = field(default_factory=set)
 
     def statement(self, stmt: Stmt, facts: Facts, loops: tuple[tuple[Var, Expr], ...]) -> _Effort:
         match stmt:
@@ -238,9 +246,20 @@ class _Prover:
             if (region.shape, region.strides, buffer.dtype) != declared:
                 raise UncheckedKernelError(f"the tile for {operand.name!r} of {call.intrinsic.name!r} is another",
                                            at=f"buffer {buffer.name!r}")  # fmt: skip
+            if operand.name == getattr(call.intrinsic.emits, "bears_pairs", ""):
+                self._bears_pairs(call, region)
             for index in region.indices:
                 self.value(index, facts, loops)
             self._flat(buffer, _position(region.indices, strides), _span(region), facts, loops)
+
+    def _bears_pairs(self, call: IntrinsicCall, region: Region) -> None:
+        """The pairs of an intrinsic must be those of a parameter's last axis."""
+        buffer = region.buffer
+        whole = region.indices[-1] == Const(0) and buffer.shape[-1] == region.shape[-1]
+        if not whole or self.strides.get(buffer.name) != buffer.strides:
+            raise UncheckedKernelError(f"it is no parameter, or its last axis is not that of {call.intrinsic.name!r}",
+                                       at=f"buffer {buffer.name!r}")  # fmt: skip
+        self.paired.add(buffer)
 
     def _flat(
         self, buffer: Buffer, position: Expr, span: int, facts: Facts, loops: tuple[tuple[Var, Expr], ...]

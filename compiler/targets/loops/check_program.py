@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from ...graph.dtypes import STRING, is_float, numpy_dtype
 from ...graph.ir import TensorType, TupleType
@@ -12,6 +15,7 @@ from ...model import CheckStep, CopyStep, HostProgram, KernelCode, LaunchStep, N
 from ...tensor.intervals import Interval
 from ..errors import CompileError
 from ..memory_plan import ALIGNMENT
+from .byte_pairs import bears_pairs
 from .check_kernel import CheckedKernel, Elements
 from .known_indices import in_range, intervals_of
 
@@ -133,6 +137,12 @@ class _Checker:
                 raise UncheckedProgramError(f"{param.name!r} of {code.symbol!r} is another tensor", at=at)
             if writes:
                 written += [_region(each, nbytes) for each in self._ends(place)]
+        for place, param, paired in zip(step.arguments, kernel.params, kernel.paired, strict=True):
+            if paired and not (self._is_constant(place) and bears_pairs(self._content(place))):
+                raise UncheckedProgramError(
+                    f"weights {param.name!r} of {code.symbol!r} are not such that sums of two products have 16 bits",
+                    at=at, hint="compile the model again",
+                )  # fmt: skip
         if code.workspace_bytes:
             if step.workspace is None or step.workspace % ALIGNMENT:
                 raise UncheckedProgramError(f"kernel {code.symbol!r} has no aligned workspace", at=at)
@@ -146,10 +156,15 @@ class _Checker:
 
     def _elements(self, place: Place) -> tuple[Interval, ...]:
         """Between which numbers the elements of a tensor lie, where that is known."""
-        if place.kind != "constant" or place.stride:
-            return self.indices.get(place, ())
+        return intervals_of(self._content(place)) if self._is_constant(place) else self.indices.get(place, ())
+
+    def _is_constant(self, place: Place) -> bool:
+        return place.kind == "constant" and not place.stride
+
+    def _content(self, place: Place) -> np.ndarray[Any, Any]:
+        """The elements of a constant."""
         data = self.program.constants[place.offset : place.offset + place.nbytes].view(numpy_dtype(place.dtype))
-        return intervals_of(data.reshape(place.shape))
+        return data.reshape(place.shape)
 
     def _agree(self, at: str, places: Sequence[Place], types: Sequence[TensorType], written: bool = False) -> None:
         """Each place must be inside of its memory and hold a tensor of the type; strings must be there, unless they are

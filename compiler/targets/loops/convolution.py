@@ -14,9 +14,10 @@ from ...graph.registry import Anchor, operator_of
 from ...tensor import ir as tir
 from ...tensor.view import Builder, View
 from ..errors import CompileError
-from .convolution_sums import byte_sums, float_sums, grouped_sums, pair_sums
+from .byte_pairs import PairedWeights, by_pairs
+from .convolution_sums import byte_sums, float_sums, grouped_sums, packed_bytes, pair_sums
 from .fusion import FusedGroup
-from .kernels import Kernel, Operands, Tile, finished, lower_members
+from .kernels import Array, Kernel, Operands, Tile, finished, lower_members
 from .layouts import PAIR, PREFERRED_BLOCKS, QUAD, Layout, channel_block, halo_of, to_memory
 from .phases import joins_phases
 from .placement import Placement
@@ -112,7 +113,8 @@ class ConvolutionTask:
     depth before H in both of a volume.
 
     ``axes``: of an image 2, of a volume 3. ``row_stride``: elements of the data from one pixel of a tile to the next.
-    ``group``: channels of a group where a block holds several groups, else 0. ``step``: what is multiplied.
+    ``group``: channels of a group where a block holds several groups, else 0. ``step``: what is multiplied. ``paired``:
+    whether the bytes of ``acc`` bear sums of pairs in 16 bits; there may be a stage `REST` with others.
     """
 
     axes: int
@@ -120,6 +122,7 @@ class ConvolutionTask:
     row_stride: int
     group: int
     step: Step
+    paired: bool = False
 
 
 class ConvolutionSchedule(Protocol):
@@ -134,6 +137,10 @@ class ConvolutionSchedule(Protocol):
 
     def grouped_tile(self, width: int, block: int) -> Tile:
         """Where a block holds several groups; its lanes are one block."""
+
+    def by_pairs(self, tile: Tile, quads: int, rest: int) -> bool:
+        """Whether sums of bytes are worth being computed by pairs in 16 bits, for a tile of so many fours of weights of
+        which ``rest`` do not bear that and are multiplied apart."""
 
     def arrange(self, schedule: te.Schedule, task: ConvolutionTask) -> None:
         """Schedule the kernel."""
@@ -176,6 +183,10 @@ class ConvolutionKernels:
         weights = anchor.args[1].value
         step = STEPS[anchor.args[0].dtype]
         sums = grouped_sums if group_channels else SUMS[step]
+        paired = None
+        if step == "bytes" and not group_channels:
+            paired = self._paired(packed_bytes(weights, data_layout, tile), tile)
+            sums = partial(byte_sums, paired=paired)
         views: dict[Expr, View] = {anchor: sums(anchor, operands, data, data_layout, weights, tile)}
 
         def constant(call: Call, place: int, node: Constant) -> View:
@@ -196,7 +207,7 @@ class ConvolutionKernels:
         shape = (batch, *apart, tiles, tile.lanes // block, *sizes, block)
         output = te.compute(shape, value, operands.builder.name("out"))
         row_stride = anchor.attr("strides")[-1] * data_layout.block
-        task = ConvolutionTask(len(sizes), tile, row_stride, group_channels, step)
+        task = ConvolutionTask(len(sizes), tile, row_stride, group_channels, step, paired is not None)
         arrange = partial(self.schedule.arrange, task=task)
         kernel = finished(operands, group.root.shape, output, layout, name, arrange)
         if not apart:
@@ -206,3 +217,11 @@ class ConvolutionKernels:
         top, left, *_ = left_out = group.root.attr("left_out")
         offset = kernel.offset - top * rows - left * columns
         return replace(kernel, windows={output.name: strides}, offset=offset, spills=any(left_out))
+
+    def _paired(self, packed: Array, tile: Tile) -> PairedWeights | None:
+        """Packed weights in two parts, where sums by pairs are worth it."""
+        quads = prod(packed.shape[1:-2])
+        if not self.schedule.by_pairs(tile, quads, 0):
+            return None
+        paired = by_pairs(packed)
+        return paired if self.schedule.by_pairs(tile, quads, paired.rest.shape[1]) else None

@@ -14,8 +14,12 @@ from ... import tensor as te
 from ...graph.ir import Call
 from ...tensor import ir as tir
 from ...tensor.view import View
+from .byte_pairs import PairedWeights
 from .kernels import Array, Operands, Tile
 from .layouts import PAIR, QUAD, UINT8_OFFSET, Layout
+
+REST = "rest"
+"""The stage that adds up products of weights that do not bear sums of pairs."""
 
 
 def float_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
@@ -68,9 +72,17 @@ def pair_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, w
     return View(sums.shape, "bfloat16", lambda index: sums[index].astype("bfloat16"))
 
 
-def byte_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
-    """Products of bytes."""
-    packed = _packed(weights.astype(np.int8, copy=False), layout, tile, QUAD)
+def packed_bytes(weights: Array, layout: Layout, tile: Tile) -> Array:
+    """Weights as `byte_sums` has them: (tiles, blocks, *kernel, fours of a block, lanes, 4)."""
+    return _packed(weights.astype(np.int8, copy=False), layout, tile, QUAD)
+
+
+def byte_sums(
+    call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile,
+    paired: PairedWeights | None = None,
+) -> View:  # fmt: skip
+    """Products of bytes. ``paired``: the packed weights in two parts, of which the second makes a stage `REST`."""
+    packed = packed_bytes(weights, layout, tile) if paired is None else paired.most
     _, blocks, *kernel, steps, _, _ = packed.shape
     w = operands.array(packed)
     kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), _window(kernel)
@@ -82,7 +94,20 @@ def byte_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, w
         byte = data[(n, first(o) + kc, *at(places, window), kb * QUAD + q)].astype("int32")
         return te.sum(byte * w[(o, kc, *window, kb, lane, q)].astype("int32"), [kc, *window, kb, q])
 
-    return _without_excess(_accumulator(call, tile, value), operands, weights)
+    sums = _accumulator(call, tile, value)
+    if paired is not None and paired.rest.size:
+        rest_w, at_step = operands.array(paired.rest), operands.array(paired.places)
+        j, p = te.reduce_axis(paired.rest.shape[1], "j"), te.reduce_axis(QUAD, "p")
+
+        def other(n: tir.Expr, o: tir.Expr, *rest: tir.Expr) -> te.Reduction:
+            *places, lane = rest
+            block, *taps, quad = (at_step[o, j, axis].astype("int64") for axis in range(len(kernel) + 2))
+            byte = data[(n, first(o) + block, *at(places, taps), quad * QUAD + p)].astype("int32")
+            return te.sum(byte * rest_w[o, j, lane, p].astype("int32"), [j, p])
+
+        others, known = _accumulator(call, tile, other, REST), sums
+        sums = View(known.shape, known.dtype, lambda index: known[index] + others[index])
+    return _without_excess(sums, operands, weights)
 
 
 def grouped_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
@@ -143,10 +168,10 @@ def _first_block(call: Call, tile: Tile, blocks: int) -> Callable[[tir.Expr], ti
     return lambda o: o // tiles * blocks if groups > 1 else tir.Const(0)
 
 
-def _accumulator(call: Call, tile: Tile, value: Callable[..., te.Reduction]) -> View:
+def _accumulator(call: Call, tile: Tile, value: Callable[..., te.Reduction], stage: str = "acc") -> View:
     """The stage that adds up, seen as the convolution's result."""
     batch, channels, *sizes = call.shape
-    acc = te.compute((batch, channels // tile.lanes, *sizes, tile.lanes), value, "acc")
+    acc = te.compute((batch, channels // tile.lanes, *sizes, tile.lanes), value, stage)
 
     def read(index: tuple[tir.Expr, ...]) -> tir.Expr:
         n, c, *places = index

@@ -31,9 +31,9 @@ def _proved(
     def prove() -> bytes:
         kernel = check_kernel(code, threads, intrinsics, elements)
         params = [(buffer.name, buffer.shape, buffer.dtype, buffer.scope) for buffer in kernel.params]
-        return json.dumps([params, kernel.written]).encode()
+        return json.dumps([params, kernel.written, kernel.paired]).encode()
 
     key = cache_key(sources_digest(), intrinsics.__module__, code, threads, elements)
-    params, written = json.loads(kept("proofs", f"{key}.json", prove))
+    params, written, paired = json.loads(kept("proofs", f"{key}.json", prove))
     buffers = tuple(Buffer(name, tuple(shape), dtype, scope) for name, shape, dtype, scope in params)
-    return CheckedKernel(buffers, tuple(written))
+    return CheckedKernel(buffers, tuple(written), tuple(paired))

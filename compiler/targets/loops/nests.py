@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ... import tensor as te
-from ...tensor.ir import Block, Buffer, Const, Expr, Load, PrimFunc, TensorIntrinsic, Var
+from ...tensor.ir import Allocate, BinOp, Block, Buffer, Const, Expr, Load, PrimFunc, Stmt, TensorIntrinsic, Var
 from ...tensor.simplify import Linear, linear_form
-from ...tensor.tree import find_block, find_loop, simplify_tree
-from ...tensor.visitor import free_vars, walk_exprs
+from ...tensor.tree import find_block, find_buffer, find_loop, rewrite, simplify_tree
+from ...tensor.visitor import free_vars, map_children, map_exprs, map_stmt_exprs, replace_buffer, walk_exprs
 
 REGISTER = "register"
 """Scope of a buffer on the stack of which every index is constant, so that it is held in registers."""
@@ -76,6 +77,37 @@ def tensorize_innermost(
     if inside:
         schedule.reorder(*reduced[:outside], *kept, *reduced[outside:])
     schedule.tensorize(kept[0], step)
+
+
+def sum_together(schedule: te.Schedule, stage: str, other: str) -> None:
+    """Let a stage that adds up integers from 0 go on from the sums of ``other``, which stands before it, so that both
+    take the registers of one. They stay as they are unless all that is read of them is the sum of the two."""
+    first, second = find_buffer(schedule.func, other), find_buffer(schedule.func, stage)
+    apart = 0
+
+    def joined(node: Expr) -> Expr | None:
+        nonlocal apart
+        match node:
+            case BinOp("add", Load(a, at), Load(b, place)) if (a, b) == (first, second) and at == place:
+                apart -= 2
+                return Load(first, at)
+            case Load(buffer) if buffer in (first, second):
+                apart += 1
+        return None
+
+    begin = find_block(schedule.func, f"{stage}_init")[-1]
+    rest = rewrite(schedule.func, begin, None)
+    body = map_stmt_exprs(rest.body, lambda expr: map_exprs(expr, joined))
+    if not apart and (first.shape, first.dtype) == (second.shape, "int32"):
+        schedule.func = replace(rest, body=_without_allocation(replace_buffer(body, second, first), first))
+
+
+def _without_allocation(stmt: Stmt, buffer: Buffer, outer: bool = False) -> Stmt:
+    """The tree in which a buffer is not allocated again where it is there already."""
+    found = isinstance(stmt, Allocate) and stmt.buffer == buffer
+    if found and outer and isinstance(stmt, Allocate):
+        return _without_allocation(stmt.body, buffer, True)
+    return map_children(stmt, lambda child: _without_allocation(child, buffer, outer or found)) or stmt
 
 
 def reduces_neighbours(block: Block, loop: Var) -> bool:

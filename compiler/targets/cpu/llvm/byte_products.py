@@ -21,23 +21,36 @@ Step = Callable[[ll.IRBuilder, Value, Value, Value], Value]
 WORD_PRODUCTS = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
 """By lanes of int32: what multiplies words and adds the products by twos, in SSE2, AVX2 and AVX-512BW."""
 
+BYTE_PRODUCTS = {
+    4: "llvm.x86.ssse3.pmadd.ub.sw.128", 8: "llvm.x86.avx2.pmadd.ub.sw", 16: "llvm.x86.avx512.pmaddubs.w.512",
+}  # fmt: skip
+"""The same of unsigned by signed bytes, into words, which saturate."""
+
 
 @dataclass(frozen=True)
 class ByteForm:
     """``lanes``: of int32, for which there are instructions. ``operations``: for each row and register of weights;
-    others are shared by the rows of a tile, or by its columns. ``prepares_weights``: the weights of a step lie in
-    more registers than they came in."""
+    ``shared``: others, which the rows of a tile share, or its columns, about. ``prepares_weights``: the weights of a
+    step lie in more registers than they came in. ``paired``: it is exact only for weights of which `bears_pairs`."""
 
     name: str
     lanes: tuple[int, ...]
     operations: int
     step: Step
+    shared: float = 0.0
     prepares_weights: bool = False
+    paired: bool = False
+
+    @property
+    def cost(self) -> float:
+        """Operations for each row and register of weights, with its part of the shared ones."""
+        return self.operations + self.shared
 
 
-def byte_form(target: Processor, lanes: int) -> ByteForm:
-    """The fastest form that a processor has for a register of so many lanes."""
-    return next(form for form in byte_forms(target) if lanes in form.lanes)
+def byte_form(target: Processor, lanes: int, *, paired: bool = False) -> ByteForm:
+    """The fastest form that a processor has for a register of so many lanes. ``paired``: of weights of which
+    `bears_pairs`."""
+    return next(form for form in byte_forms(target) if lanes in form.lanes and (paired or not form.paired))
 
 
 def byte_forms(target: Processor) -> tuple[ByteForm, ...]:
@@ -48,15 +61,17 @@ def byte_forms(target: Processor) -> tuple[ByteForm, ...]:
         widths = tuple(lanes for lanes in WORD_PRODUCTS if 4 * lanes <= target.vector_bytes)
         if target.dot_product:
             found.append(ByteForm("vpdpbusd", widths, 1, _vnni))
-        found.append(ByteForm("pmaddwd", widths, 4, _by_words))
+        if {"ssse3", "avx512bw"} & features:
+            found.append(ByteForm("pmaddubsw", widths, 3, _by_pairs, paired=True))
+        found.append(ByteForm("pmaddwd", widths, 4, _by_words, 1.5))
     elif target.triple.startswith("aarch64"):
         if "i8mm" in features:
             found.append(ByteForm("usdot", (4,), 1, _usdot))
         if "dotprod" in features:
             found.append(ByteForm("sdot", (4,), 2, _sdot))
-        found.append(ByteForm("smlal", (4,), 4, _by_long_products("llvm.aarch64.neon.smull.v4i32"), True))
+        found.append(ByteForm("smlal", (4,), 4, _by_long_products("llvm.aarch64.neon.smull.v4i32"), 1, True))
     elif target.triple.startswith("arm") and "neon" in features:
-        found.append(ByteForm("vmlal", (4,), 4, _by_long_products("llvm.arm.neon.vmulls.v4i32"), True))
+        found.append(ByteForm("vmlal", (4,), 4, _by_long_products("llvm.arm.neon.vmulls.v4i32"), 1, True))
     return (*found, ByteForm("mul", tuple(range(1, 65)), 8, _by_products))
 
 
@@ -102,6 +117,17 @@ def _by_words(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) ->
     for pair in (even, odd):
         acc = builder.add(acc, builder.call(function, pair))
     return acc
+
+
+def _by_pairs(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
+    """Two products of bytes and their sum in a word, which must not saturate; then two words and their sum."""
+    lanes = acc.type.count
+    words, bytes_ = ll.VectorType(I16, lanes * PAIR), ll.VectorType(I8, lanes * QUAD)
+    data = builder.bitcast(splat(builder, value, lanes), bytes_)
+    multiplied = declared(builder.module, BYTE_PRODUCTS[lanes], ll.FunctionType(words, [bytes_, bytes_]))
+    added = declared(builder.module, WORD_PRODUCTS[lanes], ll.FunctionType(acc.type, [words, words]))
+    pairs = builder.call(multiplied, [data, weight])
+    return builder.add(acc, builder.call(added, [pairs, constant(I16, 1, lanes * PAIR)]))
 
 
 def _by_long_products(name: str) -> Step:

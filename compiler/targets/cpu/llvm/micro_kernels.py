@@ -43,10 +43,12 @@ def _outer_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: 
             builder.store(after, pointer, align=4)
 
 
-def _dot_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int) -> None:
+def _dot_product(
+    paired: bool, emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int
+) -> None:
     builder = emitter.builder
     registers = _registers(emitter, lanes)
-    forms = [byte_form(emitter.target, count) for _, count in registers]
+    forms = [byte_form(emitter.target, count, paired=paired) for _, count in registers]
     values = [builder.load(_pointer(emitter, call, "a", row * row_stride, I8), align=1, typ=I32) for row in range(rows)]
     weights = [_load(emitter, call, "b", first * QUAD, count * QUAD, I8) for first, count in registers]
     turns = [(row, place) for row in range(rows) for place in range(len(registers))]
@@ -141,7 +143,8 @@ def _transposed(
 
 _EMITTERS: dict[str, Callable[..., None]] = {
     "outer_product": _outer_product,
-    "dot_product": _dot_product,
+    "dot_product": partial(_dot_product, False),
+    "paired_dot_product": partial(_dot_product, True),
     "pair_product": _pair_product,
     "grouped_product": _grouped_product,
     "grouped_dot": _grouped_dot,

@@ -23,6 +23,7 @@ from weft.compiler.targets.cpu.intrinsics import (
     intrinsic_named,
     outer_product,
     pair_product,
+    paired_dot_product,
     transposed_pairs,
     transposed_tile,
 )
@@ -130,7 +131,8 @@ def test_a_workspace_that_does_not_follow_from_the_text_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "intrinsic",
-    [outer_product(6, 32, 16), dot_product(3, 16, 8), grouped_product(2, 16, 4, 16), grouped_dot(2, 16, 8, 16),
+    [outer_product(6, 32, 16), dot_product(3, 16, 8), paired_dot_product(3, 16, 8), grouped_product(2, 16, 4, 16),
+     grouped_dot(2, 16, 8, 16),
      pair_product(3, 16, 8), interleaved(8, 49), interleaved_bytes(16, 49), interleaved_halves(32, 49),
      transposed_tile(8, 64, 49), transposed_pairs(8, 64, 50)],
 )  # fmt: skip

@@ -38,9 +38,13 @@ FORMS = {
 }
 """For each processor its form, and products of bytes for each instruction of the loop, at least."""
 
+PAIRED_FORMS = {"x86-64-v2": ("pmaddubsw", 3.0), "x86-64-v3": ("pmaddubsw", 7.5), "x86-64-v4": ("pmaddubsw", 16.5)}
+"""The same for weights that bear sums of pairs, where it is another form."""
+
 MNEMONICS = {
     "vpdpbusd": r"(\{vex\}\s+)?vpdpbusd",
     "pmaddwd": "v?pmaddwd",
+    "pmaddubsw": "v?pmaddubsw",
     "smlal": "sm(ul|lal)2?",
     "vmlal": "vm(ul|la)l",
 }
@@ -49,26 +53,28 @@ MNEMONICS = {
 BRANCH = re.compile(r"(j[a-z]+|b|b[a-z]{2}|b\.[a-z]+|cbn?z|tbn?z)\s")
 
 
-def convolution() -> Module:
+def convolution(largest: int) -> Module:
     random = np.random.default_rng(0)
     x = Var("x", TensorType((1, 64, 14, 14), "int8"))
-    sums = call("conv2d", x, Constant(random.integers(-128, 127, (64, 64, 3, 3), np.int8)), pads=(1,) * 4)
+    weights = random.integers(-largest, largest, (64, 64, 3, 3), np.int8, endpoint=True)
+    sums = call("conv2d", x, Constant(weights), pads=(1,) * 4)
     parameters = [Constant(np.full(64, number, np.int32)) for number in (77, 1 << 23, 33)]
     body = call("requantise", sums, *parameters, zero_point=3)
     return Module(Function((x,), body, Attrs({"name": "main", "outputs": ("y",)})))
 
 
-def loop_of_products(name: str) -> tuple[list[str], int]:
+def loop_of_products(name: str, *, paired: bool = False) -> tuple[list[str], int]:
     """The instructions of the loop of a convolution with the most products, and the products of bytes that it makes."""
     processor = named_target(name)
-    module = prepare(convolution(), dot_products=processor.dot_product)
+    module = prepare(convolution(64 if paired else 127), dot_products=processor.dot_product)
     model = link_model(module, "cpu", loop_target(processor), 1, Job())
     (code,) = (each for each in program_of(model).kernels if "dot_product_" in each.text)
     unit = ll.Module("kernel")
     emit_kernel(unit, parse(code.text, intrinsic_named), processor, 1, code.windows, proved=True)
-    loop, found = loop_of_the_form(str(unit), processor)
+    form = byte_form(processor, processor.float_lanes, paired=paired)
+    loop, found = loop_of(str(unit), processor, MNEMONICS.get(form.name, form.name))
     # Of a register's four bytes for each lane, in so many instructions of the form.
-    return loop, found * processor.float_lanes * 4 // instructions_of(processor)
+    return loop, found * processor.float_lanes * 4 // (1 if form.paired else instructions_of(processor))
 
 
 def instructions_of(processor: Processor) -> int:
@@ -105,6 +111,16 @@ def test_every_processor_has_a_form() -> None:
     assert set(FORMS) == set(PROCESSORS)
     for name in PROCESSORS:
         assert byte_forms(named_target(name))[-1].name == "mul"  # for registers that others are not for
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_products_of_weights_that_bear_pairs(name: str) -> None:
+    processor = named_target(name)
+    form, least = PAIRED_FORMS.get(name, FORMS[name])
+    assert byte_form(processor, processor.float_lanes, paired=True).name == form
+    loop, products = loop_of_products(name, paired=True)
+    assert products / len(loop) >= least, "\n".join(loop)
+    assert (name in PAIRED_FORMS) == any("pmaddubsw" in line for line in loop)
 
 
 @pytest.mark.parametrize("name", FORMS)

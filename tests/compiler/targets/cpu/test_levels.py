@@ -16,7 +16,7 @@ from weft.compiler.targets.cpu.processor import PRETENDED, executable_here, host
 from weft.compiler.targets.errors import CompileError
 
 from .jit import run_compiled
-from .programs import compiled, integers_of
+from .programs import compiled, integers_of, program_of
 from .test_convolution import requantised
 from .test_link import bytes_, check, kinds, module_of
 
@@ -88,6 +88,30 @@ def test_sums_of_the_largest_products(level: str) -> None:
         image = np.where(np.arange(16) % 2, odd, even).astype(np.int8).repeat(4).reshape(1, 16, 1, 4)
         (found,) = model.run({"x": image}).values()
         np.testing.assert_array_equal(found[0, :, 0], matrix @ image[0, :, 0].astype(np.int32))
+
+
+@pytest.mark.parametrize(
+    ("groups", "kernel", "stride", "width"), [(1, (3, 3), 1, 9), (2, (1, 3), 2, 11), (1, (1, 1), 1, 5)]
+)
+def test_weights_in_two_parts_are_exact_at_the_ends(
+    level: str, groups: int, kernel: tuple[int, int], stride: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it costs; the second part has all weights of some tiles, and none of others."""
+    monkeypatch.setattr("weft.compiler.targets.cpu.convolution.CpuConvolutions.by_pairs", lambda *_: True)
+    random = np.random.default_rng(5)
+    weights = random.choice(np.array([-128, -127, -65, -64, 0, 64, 65, 127], np.int8), (64, 32 // groups, *kernel))
+    weights[:16], weights[16:32] = weights[:16] // 2, 127
+    x = Var("x", TensorType((2, 32, 4, width), "int8"))
+    pads = tuple(size // 2 for size in kernel) * 2
+    sums = call("conv2d", x, Constant(weights), groups=groups, pads=pads, strides=(1, stride), pad_value=-128)
+    module = module_of(sums, requantised(sums), params=(x,))
+    model = weft.load(compiled(module, threads=2))
+    texts = [code.text for code in program_of(model.model).kernels]
+    assert sum("paired_dot_product" in text for text in texts) == 1
+    for image in (*np.array([-128, 127, 0], np.int8), random.choice(np.array([-128, 127], np.int8), x.type.shape)):
+        values = {"x": np.broadcast_to(image, x.type.shape).copy()}
+        for name, array in evaluate(module, values).items():
+            np.testing.assert_array_equal(model.run(values)[name], array)
 
 
 def test_random_graphs(level: str, campaign: ModuleType) -> None:

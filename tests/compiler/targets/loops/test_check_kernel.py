@@ -223,3 +223,27 @@ def test_a_tile_must_be_that_of_its_intrinsic() -> None:
             check(code_of(text.replace(old, new)))
     with pytest.raises(UncheckedKernelError, match="buffer 'b': an index may be outside of its 16 elements"):
         check(code_of(text.replace("b=tile(b[0]", "b=tile(b[1]")))
+
+
+def test_pairs_of_weights_must_be_those_of_a_parameter() -> None:
+    text = """def weft_kernel(
+    a: uint8[8] @ "global",
+    b: int8[3, 8, 4] @ "global",
+    acc: int32[1, 8] @ "register",
+):
+    for i in range(3):
+        paired_dot_product_1_8_4("acc",
+            acc=tile(acc[0, 0], [1, 8], [8, 1]),
+            a=tile(a[0], [1, 4], [4, 1]),
+            b=tile(b[i, 0, 0], [8, 4], [4, 1]))
+"""
+    assert check(code_of(text)).paired == (False, True, False)
+    assert check(code_of(text.replace("paired_", ""))).paired == (False, False, False)
+    for changed in (
+        text.replace("b[i, 0, 0]", "b[0, i, 1]"),
+        text.replace("b[i, 0, 0]", "b[i * 8]").replace("3, 8, 4", "96"),
+    ):
+        with pytest.raises(
+            UncheckedKernelError, match="buffer 'b': it is no parameter, or its last axis is not that of"
+        ):
+            check(code_of(changed))

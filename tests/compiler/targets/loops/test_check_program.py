@@ -218,3 +218,35 @@ def test_tensors_of_numpy_steps_and_copies_have_their_types() -> None:
         steps = tuple(new if each is old else each for each in program.steps)
         with pytest.raises(CompileError, match=r"its tensors have other types|writes to input 0"):
             check_program(replace(program, steps=steps), prove)
+
+
+def paired_program() -> HostProgram:
+    """One convolution of bytes by pairs, of a processor that has no dot product."""
+    weights = np.random.default_rng(0).integers(-70, 70, (32, 32, 3, 3), np.int8)
+    weights[5, 4:6, 1, 1] = 127
+    x = Var("x", TensorType((1, 32, 9, 9), "int8"))
+    names = ("y",)
+    module = Module(Function((x,), call("conv2d", x, Constant(weights)), Attrs({"name": "main", "outputs": names})))
+    program = linked(module, "x86-64-v3")
+    assert any("paired_dot_product" in code.text for code in program.kernels)
+    return program
+
+
+def test_weights_that_are_multiplied_by_pairs_must_bear_it() -> None:
+    program = paired_program()
+    check_program(program, prove)
+    for number, changed in ((0, "constants"), (1, "constants"), (0, "kind")):
+        symbol = next(code.symbol for code in program.kernels if "paired_dot_product" in code.text)
+        step = next(each for each in program.steps if isinstance(each, LaunchStep) and each.symbol == symbol)
+        place = [each for each in step.arguments if each.dtype == "int8" and each.shape[-2:] == (16, 4)][number]
+        if changed == "constants":
+            content = program.constants.copy()
+            content[place.offset : place.offset + 2] = 65  # one more than 128 in a pair
+            other = replace(program, constants=content)
+        else:
+            moved = replace(place, kind="arena", offset=0)
+            arguments = tuple(moved if each == place else each for each in step.arguments)
+            steps = tuple(replace(each, arguments=arguments) if each is step else each for each in program.steps)
+            other = replace(program, steps=steps, arena_bytes=program.arena_bytes + place.nbytes)
+        with pytest.raises(CompileError, match="are not such that sums of two products have 16 bits"):
+            check_program(other, prove)
