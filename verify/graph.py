@@ -166,7 +166,8 @@ def _packed(node: Call, name: str, operands: Sequence[Node], attrs: dict[str, An
         if not isinstance(parameters, np.ndarray):
             raise NotProvedError("a requantise with computed parameters")
         tables = [layout.plain_table(each) for each in data[2:] if isinstance(each, np.ndarray)]
-        data = [data[0], *layout.channel_parameters(parameters), *tables]
+        _, groups, _, _, rows, _, lanes = node.args[0].shape
+        data = [data[0], *layout.channel_parameters(parameters, groups * rows * lanes), *tables]
     elif name == "look_up":
         data = [data[0], *(layout.plain_table(each) for each in data[1:] if isinstance(each, np.ndarray))]
     made = _by_rule(name, data, attrs, context)

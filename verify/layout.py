@@ -104,11 +104,15 @@ def tapped_weights(w: Array) -> Array:
     return taps.transpose(0, 5, 1, 3, 2, 4).reshape(groups * channels, 1, 3 * rows, 3 * columns)
 
 
-def channel_parameters(parameters: Array) -> list[Array]:
-    """(Ko, 3, rows, images, lanes), the same for all images -> bias, multiplier and shift (C,)."""
+def channel_parameters(parameters: Array, channels: int) -> list[Array]:
+    """(Ko, 3, rows, images, lanes), the same for all images, or (1, 3, ...) for all groups of so many ``channels`` ->
+    bias, multiplier and shift (C,)."""
     if (parameters != parameters[..., :1, :]).any():
         raise NotProvedError("parameters that differ between images")
-    return [parameters[:, number, :, 0].reshape(-1) for number in range(3)]
+    groups = channels // (parameters.shape[2] * parameters.shape[4])
+    if len(parameters) not in (1, groups):
+        raise NotProvedError(f"parameters of {len(parameters)} channel groups for {groups}")
+    return [np.resize(parameters[:, number, :, 0].reshape(-1), channels) for number in range(3)]
 
 
 def plain_table(table: Array) -> Array:

@@ -53,6 +53,12 @@ def test_layers_of_every_kind_are_proved_for_any_random_numbers(kind: str, confi
     assert first.error < 1e-6
 
 
+@pytest.mark.parametrize("kind", ["convolution", "add", "depthwise_swish"])
+def test_layers_whose_channels_share_parameters_are_proved(kind: str) -> None:
+    made, plain = layer(kind, TINY, channels=12, filters=12, uniform=True)
+    assert verify(made, plain).proved
+
+
 @pytest.mark.parametrize("seed", [1, 5, 8, 35])
 def test_chains_are_proved(seed: int) -> None:
     case = (chains.pooled_case if seed % 2 else chains.random_case)(seed)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import chain, islice, product
 
-from .....hw.isa import VectorOp
 from .....hw.memories import SCRATCHPADS, Memory
 from ..operators.builder import Window
 from ..operators.depthwise_mode import row_cycles, row_pitch
@@ -105,10 +104,8 @@ class Layer:
 
     @cached_property
     def parameters(self) -> int:
-        """Entries of ``acc`` of parameters and widened weights of one group."""
-        stages = self.section.stages
-        parameters = sum(VectorOp.REQUANTISE.b_entries for stage, _ in stages.parameters if stage != stages.reduce)
-        return parameters + (self.taps if stages.weights else 0)
+        """Entries of ``acc`` of parameters and widened weights of one group, but for those that all groups share."""
+        return self.section.parameters + (self.taps if self.section.stages.weights else 0)
 
 
 def layers_of(problem: Problem, tiling: ChainTiling) -> list[Layer]:
@@ -336,7 +333,7 @@ def _buffers(problem: Problem, tiling: ChainTiling, layers: list[Layer]) -> Iter
         if layer is not last:
             yield Memory.ACC, made * layer.made * (len(stages.vector) - 1 - len(stages.in_place) + len(stages.widened))
         constants = layer.groups if tiling.resident or layer is last else 2 * made
-        yield Memory.ACC, constants * layer.parameters
+        yield Memory.ACC, constants * layer.parameters + layer.section.shared_parameters
         if layer.section.matrix_weights:
             weights = layer.matrices if tiling.resident else layer.matrices * made // layer.groups
             if not tiling.resident and layer is last and layer.inner and layer.section.input_groups:

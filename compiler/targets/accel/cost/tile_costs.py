@@ -196,6 +196,8 @@ def _buffers(problem: Problem, tiling: Tiles, loops: _Loops) -> Iterator[Buffers
     if problem.parameters:
         copies, loads = loops.placed(CHANNEL_AXES)
         yield Buffers(Memory.ACC, groups * problem.parameters, copies, loads, problem.parameter_bytes, "vector")
+    if shared := kernel.section.shared_parameters:
+        yield Buffers(Memory.ACC, shared, 1, np.ones(len(tiling), np.int64), config.acc_bytes, "vector")
     if kernel.window is None:
         return
     yield Buffers(Memory.ACC, tile, threads, 0, zone="matrix" if problem.is_matrix else "vector")

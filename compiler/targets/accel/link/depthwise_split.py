@@ -182,6 +182,8 @@ def _slice(function: Function, batch_group: int | None, start: int, stop: int, e
                 own: tuple[slice, ...] = (slice(start, stop),)
                 if node.tensor_type.rank == function.body.tensor_type.rank:  # an activation
                     own = (slice(None), *own) if batch_group is None else (slice(batch_group, batch_group + 1), *own)
+                elif node.shape[0] == 1:  # parameters that all groups share
+                    own = (slice(None),)
                 values[node] = Constant(node.value[own], node.name, node.span)
             case Call(op=str() as op):
                 args = tuple(values[arg] for arg in node.args)

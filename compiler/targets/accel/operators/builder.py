@@ -85,6 +85,7 @@ class PackedBuilder(Builder):
     vector: list[str] = field(default_factory=list)
     in_place: list[tuple[str, str]] = field(default_factory=list)
     parameters: list[tuple[str, str]] = field(default_factory=list)
+    shared: list[str] = field(default_factory=list)
     tables: list[tuple[str, str]] = field(default_factory=list)
     window: Window | None = None
     input_groups: int = 0
@@ -113,6 +114,12 @@ class PackedBuilder(Builder):
             self._widened[tensor.name] = te.compute(shape, lambda *index: source(index).astype("int32"), name)
             self.widened.append(name)
         return self._widened[tensor.name]
+
+    def read_parameters(self, stage: te.Tensor, params: te.Tensor) -> None:
+        """Let a stage read the parameters of a requantise (Ko, 3, ...), or (1, 3, ...) that all its groups share."""
+        self.parameters.append((stage.name, params.name))
+        if params.shape[0] < stage.shape[1]:
+            self.shared.append(params.name)
 
     def table(self, tensor: te.Tensor) -> te.Tensor:
         """A table (256, ...) from DRAM, in the lanes: by way of the accumulator, which it passes as int32."""

@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from .....hw.dram_rate import USUAL_RATE
-from .....hw.isa import TAP_COLUMNS, TAP_ROWS
+from .....hw.isa import TAP_COLUMNS, TAP_ROWS, VectorOp
 from .... import tensor as te
 from ....graph.ir import Array, Call, Constant, Expr, Function, Var
 from ....graph.registry import Family, operator_of
@@ -57,6 +57,7 @@ class Section:
     group reads only its own input group. ``tapped``: the array takes nine taps of a channel at a time, in its depthwise
     mode. ``own_matrices``: each image has weights of its own, which are computed. ``repeated``:
     stages that have one entry for several of the result, with the axes ("cd", "y", "x") along which they have.
+    ``shared``: parameters that all channel groups share, so that they are loaded once.
     ``kept``: which matrices of the weights are multiplied, if not all. ``records``: matrices of a record of 4-bit
     weights, which are loaded together (``weight_groups.py``); 0 where weights have 8 bits.
     """
@@ -71,6 +72,21 @@ class Section:
     repeated: tuple[tuple[str, tuple[str, ...]], ...] = ()
     kept: Kept | None = None
     records: int = 0
+    shared: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> int:
+        """Accumulator entries of the parameters of each channel group's requantises."""
+        return VectorOp.REQUANTISE.b_entries * sum(name not in self.shared for _, name in self._of_requantises)
+
+    @property
+    def shared_parameters(self) -> int:
+        """Accumulator entries of parameters that all channel groups share."""
+        return VectorOp.REQUANTISE.b_entries * sum(name in self.shared for _, name in self._of_requantises)
+
+    @property
+    def _of_requantises(self) -> list[tuple[str, str]]:
+        return [(stage, name) for stage, name in self.stages.parameters if stage != self.stages.reduce]
 
     @property
     def taps(self) -> int:
@@ -300,6 +316,7 @@ class _Lowering:
             builder.own_matrices,
             builder.repeated(result.shape),
             self._kept(builder, output.shape, reads + (0 if stays else prod(output.shape))),
+            shared=tuple(builder.shared),
         )
 
     def _kept(self, builder: PackedBuilder, output: tuple[int, ...], moved: int) -> Kept | None:

@@ -6,7 +6,7 @@ shape in ``blocks`` = (batch, block_in, block_out). Convolutions and poolings ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import Any
 
@@ -106,8 +106,8 @@ def _requantise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType
     require_dtype(x, "the input", "int8", "int32")
     require_packed(x, "the input", blocks)
     shape = accumulator_shape(x, blocks)
-    wanted = TensorType((shape[1], 3, *shape[4:]), "int32")
-    require(params == wanted, f"the parameters must be {wanted}, not {params}")
+    wanted, shared = (TensorType((groups, 3, *shape[4:]), "int32") for groups in (shape[1], 1))
+    require(params in (wanted, shared), f"the parameters must be {wanted} or {shared}, not {params}")
     dtype = check_requantise_attrs(attrs)
     return blocks.packed_type(TensorType(plain_shape(x, blocks), dtype))
 
@@ -123,16 +123,22 @@ def _requantise(x: Array, params: Array, blocks: Sequence[int], **attrs: Any) ->
     return packed_layout.accumulator_to_activation(result, shape) if result.dtype == np.int8 else result
 
 
+def _parameters(params: te.Tensor, index: Index) -> Iterator[tir.Expr]:
+    """Bias, multiplier and shift of a lane: those of its channel group, or what all groups share."""
+    group = index[1] if params.shape[0] > 1 else tir.Const(0)
+    return (params[(group, entry, *index[4:])] for entry in range(3))
+
+
 def _lower_requantise(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
     x, params = builder.in_accumulator(operands[0]), operands[1]
     scalars = requantise_scalars(call)
 
     def formula(index: Index) -> tir.Expr:
-        bias, multiplier, shift = (params[(index[1], entry, *index[4:])] for entry in range(3))
+        bias, multiplier, shift = _parameters(params, index)
         return requantised(x[index], bias, multiplier, shift, *scalars)
 
     result = builder.stage(x.shape, formula, "requantised", narrow=builder.narrow)
-    builder.parameters.append((result.name, params.name))
+    builder.read_parameters(result, params)
     return result
 
 
@@ -144,7 +150,8 @@ register(Operator(
             sample_values((9,)), np.full(9, 12_345_678), np.arange(24, 33), SAMPLE_BLOCKS
         ),
     ),
-    doc="requantise on packed tensors; params (Ko, 3, ro, n, bs) holds bias, multiplier, shift.",
+    doc="requantise on packed tensors; params (Ko, 3, ro, n, bs) holds bias, multiplier, shift; Ko is 1 "
+        "where all groups share them.",
 ))  # fmt: skip
 
 
@@ -219,11 +226,11 @@ def _lower_requantise_look_up(builder: PackedBuilder, call: Call, operands: tupl
     scalars = call.attr("zero_point"), call.attr("low"), call.attr("high")
 
     def formula(index: Index) -> tir.Expr:
-        bias, multiplier, shift = (params[(index[1], entry, *index[4:])] for entry in range(3))
+        bias, multiplier, shift = _parameters(params, index)
         return looked_up(table, requantised(x[index], bias, multiplier, shift, *scalars), index[4:])
 
     result = builder.stage(x.shape, formula, "requantised", narrow=builder.narrow)
-    builder.parameters.append((result.name, params.name))
+    builder.read_parameters(result, params)
     return result
 
 

@@ -11,7 +11,8 @@ With bs = min(block_in, block_out), bd = max(block_in, block_out), n = batch:
 - depthwise weights are (Ko, KH, KW, ro, n, bs), repeated over n;
 - those of the depthwise mode (batch 1, block_in = block_out) are (Ko, TH, TW, block_out, block_in): for each three rows
   by three columns of taps a matrix whose row 4*kh + kw has tap (kh, kw) of all channels;
-- the parameters of a requantise are one array (Ko, 3, ro, n, bs) int32: bias, multiplier, shift, repeated over n;
+- the parameters of a requantise are one array (Ko, 3, ro, n, bs) int32: bias, multiplier, shift, repeated over n; where
+  all channel groups have the same, (1, 3, ro, n, bs);
 - a table is (256, ro, n, bs) int8: for each number as an unsigned byte what every lane gives for it.
 
 So the last axes of every array are one entry of a scratchpad, and int8 always means the activation layout and int32
@@ -264,11 +265,15 @@ def unpack_depthwise_taps(w: Array) -> Array:
 
 
 def pack_parameters(bias: Array, multiplier: Array, shift: Array, blocks: Blocks) -> Array:
-    """Three arrays (C,) -> (Ko, 3, ro, n, bs) int32. A padded channel has bias 0, multiplier 0, shift 1."""
+    """Three arrays (C,) -> (Ko, 3, ro, n, bs) int32, or (1, 3, ro, n, bs) where all channel groups have the same.
+
+    A padded channel has bias 0, multiplier 0, shift 1.
+    """
     together = np.stack([bias, multiplier, shift], axis=1).astype(np.int32)
     missing = -len(bias) % blocks.dram_block
     together = np.concatenate([together, np.tile(np.array([[0, 0, 1]], np.int32), (missing, 1))])
-    return _lanes(together, blocks)
+    packed = _lanes(together, blocks)
+    return packed[:1] if (packed == packed[:1]).all() else packed
 
 
 def pack_table(table: Array, blocks: Blocks) -> Array:

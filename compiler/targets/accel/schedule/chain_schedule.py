@@ -82,7 +82,7 @@ def attach_chain(
     late = _late(problem, tiling, places)
     for section, place in zip(kernel.sections, (*places[1:], True), strict=True):
         for stage, name in _constants(section, caches):
-            if not tiling.resident:
+            if not tiling.resident and name not in shared_copies(section, caches):
                 own = section is not kernel.section or stage == section.stages.reduce
                 whole = MATRIX_DIMENSIONS if stage == section.stages.reduce else 0
                 schedule.compute_at(name, at[place] if own else loops[picture + 1], whole)
@@ -117,6 +117,11 @@ def _late(problem: Problem, tiling: ChainTiling, places: Sequence[bool]) -> dict
         names = (stages.reduce, *stages.widened, *stages.vector, stages.output)
         late |= {name: now for name in names if name}
     return late
+
+
+def shared_copies(section: Section, caches: Caches) -> set[str]:
+    """The copies of parameters that all channel groups share: they stay for all tiles."""
+    return {caches[key] for key in section.stages.parameters if key[1] in section.shared}
 
 
 def _constants(section: Section, caches: Caches) -> Iterator[tuple[str, str]]:

@@ -156,7 +156,9 @@ def _attach(
             schedule.compute_at(stages.data, homes[data_home])
     channel_home = home_axis(problem, tiling, CHANNEL_AXES)
     matrix_home = home_axis(problem, tiling, problem.matrix_axes)
-    for (stage, _), copy in caches.items():
+    for (stage, parameter), copy in caches.items():
+        if parameter in problem.kernel.section.shared:
+            continue  # it stays for all tiles
         whole, home = (MATRIX_DIMENSIONS, matrix_home) if stage == stages.reduce else (0, channel_home)
         if chunk is not None and stage == stages.reduce:
             schedule.compute_at(copy, chunk, whole)

@@ -12,7 +12,6 @@ from typing import Any
 
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import USUAL_RATE, DramRate
-from .....hw.isa import VectorOp
 from .....hw.memories import SCRATCHPADS
 from ..operators.lower import Kernel
 from ..stream.scratchpads import has_zones_in_turn
@@ -196,19 +195,16 @@ class Problem:
 
     @cached_property
     def parameters(self) -> int:
-        """Accumulator entries of parameters (and depthwise weights) for one accumulator group."""
-        return self.requantise_parameters + (self.taps if self.kernel.stages.weights else 0)
-
-    @cached_property
-    def requantise_parameters(self) -> int:
-        stages = self.kernel.stages
-        return sum(VectorOp.REQUANTISE.b_entries for stage, _ in stages.parameters if stage != stages.reduce)
+        """Accumulator entries of parameters (and depthwise weights) for one accumulator group, but for those that all
+        groups share."""
+        return self.kernel.section.parameters + (self.taps if self.kernel.stages.weights else 0)
 
     @property
     def parameter_bytes(self) -> float:
         """Bytes in DRAM of one entry of ``parameters``, on average: depthwise weights are widened on the way."""
-        weights = self.parameters - self.requantise_parameters
-        stored = self.requantise_parameters * self.config.acc_bytes + weights * self.config.out_bytes
+        of_requantises = self.kernel.section.parameters
+        weights = self.parameters - of_requantises
+        stored = of_requantises * self.config.acc_bytes + weights * self.config.out_bytes
         return stored / self.parameters
 
 

@@ -81,10 +81,13 @@ class Build:
         return call("packed_grouped_conv2d", x, Constant(packed), blocks=self.blocks.sizes, **attrs)
 
     def requantise(self, x: Expr, channels: int, spread: float, **attrs: object) -> Call:
-        """``spread``: about the largest magnitude that ``x`` has."""
-        multiplier, shift = quantise_multiplier(self.random.uniform(40, 200, channels) / spread)
-        bias = self.random.integers(-int(spread) // 8 - 1, int(spread) // 8 + 1, channels).astype(np.int32)
-        params = packed_layout.pack_parameters(bias, multiplier, shift, self.blocks)
+        """``spread``: about the largest magnitude that ``x`` has. One seed of three has the same parameters in all
+        channels."""
+        own = 1 if self.seed % 3 == 1 else channels
+        multiplier, shift = quantise_multiplier(self.random.uniform(40, 200, own) / spread)
+        bias = self.random.integers(-int(spread) // 8 - 1, int(spread) // 8 + 1, own).astype(np.int32)
+        parameters = (np.resize(each, channels) for each in (bias, multiplier, shift))
+        params = packed_layout.pack_parameters(*parameters, self.blocks)
         attrs.setdefault("zero_point", int(self.random.integers(-128, 128)))
         return call("packed_requantise", x, Constant(params), blocks=self.blocks.sizes, **attrs)
 

@@ -50,6 +50,7 @@ class Layer:
     strides: tuple[int, int] = (1, 1)
     pads: tuple[int, int, int, int] = (1, 1, 1, 1)
     dilations: tuple[int, int] = (1, 1)
+    uniform: bool = False  # requantises have the same parameters in all channels
     seed: int = 0
 
     @property
@@ -92,11 +93,11 @@ class _Builder:
 
     def _narrow(self, x: Expr, spread: float, **attrs: object) -> Expr:
         """``spread``: about the largest magnitude that ``x`` has."""
-        channels = x.shape[1]
-        multiplier, shift = numerics.quantise_multiplier(self.random.uniform(40, 200, channels) / spread)
-        bias = self.random.integers(-int(spread) // 8 - 1, int(spread) // 8 + 1, channels).astype(np.int32)
+        own = 1 if self.layer.uniform else x.shape[1]
+        multiplier, shift = numerics.quantise_multiplier(self.random.uniform(40, 200, own) / spread)
+        bias = self.random.integers(-int(spread) // 8 - 1, int(spread) // 8 + 1, own).astype(np.int32)
         zero_point = int(self.random.integers(-128, 128))
-        params = map(Constant, (bias, multiplier, shift))
+        params = (Constant(np.resize(each, x.shape[1])) for each in (bias, multiplier, shift))
         return call("requantise", x, *params, **{"zero_point": zero_point, **attrs})
 
     def _conv(self, x: Expr, filters: int, groups: int = 1) -> Expr:
@@ -215,6 +216,7 @@ def layers(draw: st.DrawFn, configs: tuple[CoreConfig, ...] = CONFIGS, largest: 
         strides=draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
         pads=draw(st.tuples(small, small, small, small)),
         dilations=(1, 1) if kind == "sum_pool" else draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
+        uniform=draw(st.booleans()),
         seed=draw(st.integers(0, 1000)),
     )
     if kind in OF_ROWS and draw(st.booleans()):

@@ -35,6 +35,8 @@ def requantise(draw: st.DrawFn, x: Expr, factor: float) -> Call:
     channels = x.shape[1]
     bias = generator.integers(-500, 500, channels).astype(np.int32)
     multiplier, shift = numerics.quantise_multiplier(factor * generator.uniform(0.5, 1.5, channels))
+    if draw(st.booleans()):
+        bias, multiplier, shift = (np.resize(each[:1], channels) for each in (bias, multiplier, shift))
     low = draw(st.integers(-128, 0))
     params = map(Constant, (bias, multiplier, shift))
     return call("requantise", x, *params, zero_point=draw(st.integers(-20, 20)), low=low)
