@@ -7,9 +7,10 @@ from .insert import quantised
 from .plan import Plan, plan
 from .ranges import Range, calibrate
 from .refine import refined
+from .states import eight_bit_states
 from .training import GRADIENTS, Trainable, deployed, trainable
 
 __all__ = [
-    "GRADIENTS", "FourBits", "Plan", "QuantiseError", "Range", "Trainable", "calibrate", "deployed", "equalised",
-    "four_bits", "plan", "quantised", "refined", "trainable",
+    "GRADIENTS", "FourBits", "Plan", "QuantiseError", "Range", "Trainable", "calibrate", "deployed",
+    "eight_bit_states", "equalised", "four_bits", "plan", "quantised", "refined", "trainable",
 ]  # fmt: skip

@@ -82,7 +82,7 @@ def roles_of(
     if unknown := set(names) - set(KNOWN):
         raise SessionError(f"there is no role {min(unknown)!r}", hint=f"the roles: {', '.join(KNOWN)}")
     ins, outs = ({each.name: each for each in specs} for specs in (inputs, outputs))
-    pairs = _given(states, ins, outs) if states is not None else list(_found(ins, outs))
+    pairs = _given(states, ins, outs) if states is not None else list(found_pairs(ins, outs))
     taken = {source.name for _, source in pairs}
     free = {name: each for name, each in ins.items() if name not in taken}
     tokens = _role("tokens", names, free, "input")
@@ -135,7 +135,9 @@ def _given(
     return [(outs[output], ins[source]) for output, source in states.items()]
 
 
-def _found(ins: Mapping[str, TensorSpec], outs: Mapping[str, TensorSpec]) -> Iterator[tuple[TensorSpec, TensorSpec]]:
+def found_pairs(
+    ins: Mapping[str, TensorSpec], outs: Mapping[str, TensorSpec]
+) -> Iterator[tuple[TensorSpec, TensorSpec]]:
     for name, output in outs.items():
         for there, here in PAIRS:
             source = name.replace(there, here, 1)

@@ -355,6 +355,7 @@ ASKED_BY_NAME = {
     "quantise/equalise": 3,
     "quantise/plan": 2,
     "quantise/refine": 2,
+    "quantise/states": 2,
 }
 """How many times each module asks whether an operator has a certain name, instead of asking its entry for its role,
 family or anchor. Names that calls are built with do not count. These numbers only fall."""
