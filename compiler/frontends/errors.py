@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..graph import Expr, GraphError, Span, Var, topological_order
 
 
@@ -16,16 +18,22 @@ class NeedsValueError(ModelError):
     """
 
     def __init__(self, message: str, *, at: Span, value: Expr) -> None:
-        names = [repr(node.name) for node in topological_order(value) if isinstance(node, Var)]
-        inputs = f"{', '.join(names[:3])}{' and others' if len(names) > 3 else ''}"
-        hint = f"it depends on {inputs}; {_way_out(value)}" if names else ""
+        inputs = [node for node in topological_order(value) if isinstance(node, Var)]
+        names = f"{', '.join(repr(each.name) for each in inputs[:3])}{' and others' if len(inputs) > 3 else ''}"
+        hint = f"it depends on {names}; {_way_out(inputs)}" if inputs else ""
         super().__init__(message, at=at, hint=hint)
         self.value = value
 
 
-def _way_out(value: Expr) -> str:
-    """What to do where an expression must be known: integers may be given, what is computed of floats cannot."""
-    floats = [node for node in topological_order(value) if isinstance(node, Var) and node.dtype.startswith("float")]
-    if floats:
+def _way_out(inputs: Sequence[Var]) -> str:
+    """What to do where what depends on these inputs must be known: integers may be given, what is computed of floats
+    cannot."""
+    if any(each.dtype.startswith("float") for each in inputs):
         return "a model whose course depends on the data of a run is not compiled: make the value a constant"
-    return "if its value is known, give it: from_onnx(model, values={name: value})"
+    return f"if its value is known, give it {in_python([each.name for each in inputs])}"
+
+
+def in_python(names: Sequence[str]) -> str:
+    """How values of inputs are given; no command takes any."""
+    values = ", ".join(f"{name!r}: VALUE" for name in names)
+    return f"in Python: weft.compile(weft.from_onnx(MODEL, values={{{values}}}), ...)"

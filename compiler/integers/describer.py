@@ -11,6 +11,8 @@ from .form import IntegerForm, Real, Refusal, moved, with_span
 
 NO_INTEGER_FORM = "has no integer form and is computed in float32"
 
+CONSTANT = Refusal("it is a constant")
+
 Rule = Callable[["Describer", Call, str], IntegerForm]
 """What `Operator.integer` is; the text names the call in messages."""
 
@@ -31,7 +33,7 @@ class Describer:
     def describe(self, node: Expr) -> IntegerForm:
         """A real value in integers, or why it has to be computed in floating point."""
         if node.static:
-            return Refusal("it is a constant")
+            return CONSTANT
         if isinstance(node, Var):
             return Refusal(f"input {node.name!r} is float32")
         if not isinstance(node, Call) or isinstance(node.op, Function):
@@ -39,6 +41,8 @@ class Describer:
         name = f"{node.op.removeprefix('nn.')} {node.span.node!r}"
         rule: Rule = operator(node.op).integer or moved_or_refused
         form = rule(self, node, name)
+        if form == CONSTANT:  # its first operand, such as the condition of a choice: no reason for what follows
+            return Refusal(f"{name} {NO_INTEGER_FORM}")
         return form if isinstance(form, Refusal) else with_span(form, node.span)
 
     def operand(self, node: Call, name: str) -> IntegerForm:

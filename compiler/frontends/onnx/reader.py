@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from ...graph import Attrs, Expr, Family, Function, GraphError, Module, Span, TensorType, Tuple, Var, calls
 from ...graph.dtypes import DTYPES
 from ...graph.registry import operator_of
-from ..errors import ModelError
+from ..errors import ModelError, in_python
 from . import (
     activation,
     constant,
@@ -186,7 +186,8 @@ class _Reader(Scope):
         for value in inputs:
             if not value.type.HasField("tensor_type"):
                 raise ModelError(
-                    f"input {value.name!r} is not a tensor, so its value must be known", hint="give it with values="
+                    f"input {value.name!r} is not a tensor, so its value must be known",
+                    hint=f"give it {in_python([value.name])}",
                 )
             dtype = dtype_name(value.type.tensor_type.elem_type)
             accepted = DTYPES
@@ -323,5 +324,6 @@ def refuse_floats(module: Module) -> None:
             raise ModelError(
                 "is not quantised: its weights are floating point",
                 at=node.span,
-                hint="make 8 bits of it with weft compile --calibrate EXAMPLES, or with onnxruntime's quantize_static",
+                hint="make 8 bits of it with weft quantise MODEL --calibrate EXAMPLES, "
+                "or with onnxruntime's quantize_static",
             )

@@ -177,3 +177,24 @@ def test_bytes_without_a_sign_are_scattered_as_they_are(reduction: str) -> None:
     after = PassManager(integer_passes(), check=True).run(module)
     inputs = random_inputs(module, 0)
     np.testing.assert_array_equal(*(next(iter(evaluate(each, inputs).values())) for each in (module, after)))
+
+
+@pytest.mark.parametrize(
+    ("expression", "named"),
+    [
+        ("nn.where(bool[1, 4](true, false, true, true), %a, float32(-9.0))", "where"),
+        (
+            "nn.matmul(nn.softmax(nn.where(bool[1, 4](true, true, true, false), %a, float32(-9.0)), axis=1), %a)",
+            "where",
+        ),
+        ("gather(%a, int64[2](0, 3), axis=1)", ""),
+        ("nn.dense(float32[2, 4](1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0), %a)", "dense"),
+        ("nn.negative(nn.where(bool[1, 4](true, false, true, true), %a, float32(-9.0)))", "where"),
+    ],
+)
+def test_no_operator_is_on_the_host_because_another_value_is_a_constant(expression: str, named: str) -> None:
+    module = parse(f"fn @main(%x: int8[4, 4]) {{ {A} return quantise({expression}, float32(0.1), int8(0)) }}")
+    after = PassManager(integer_passes(), check=True).run(module)
+    reasons = [function.host_reason for function in after.functions if function.host_reason]
+    assert "it is a constant" not in reasons
+    assert any(named in reason for reason in reasons) or not named

@@ -320,7 +320,7 @@ def test_an_artifact_is_no_model(tmp_path: Path) -> None:
 
 
 def test_float_weights() -> None:
-    wanted = r"^node 'conv0': is not quantised: its weights are floating point; hint: .*weft compile --calibrate"
+    wanted = r"^node 'conv0': is not quantised: its weights are floating point; hint: .*weft quantise MODEL --calibrate"
     with pytest.raises(ModelError, match=wanted):
         from_onnx(small_model())
 

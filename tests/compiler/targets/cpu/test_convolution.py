@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -131,15 +129,9 @@ def test_volumes_on_every_processor(level: str) -> None:
     assert kinds(check(module_of(second, params=(x,)))).count("convolution") == 1
 
 
-@pytest.mark.parametrize("vector_bytes", [16, 32])
 @pytest.mark.parametrize("integer", [False, True])
 @pytest.mark.parametrize("group", [4, 8])
-def test_groups_on_processors_with_shorter_registers(
-    group: int, integer: bool, vector_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shorter = replace(host_target(), vector_bytes=vector_bytes, registers=16, dot_product=False)
-    monkeypatch.setattr("weft.compiler.targets.cpu.target.named_target", lambda name: shorter)
-    monkeypatch.setenv("WEFT_CACHE", "/dev/null")  # kernels are kept by the processor's name
+def test_groups_on_every_processor(level: str, group: int, integer: bool) -> None:
     x = Var("x", TensorType((1, 32, 4, 9), "int8" if integer else "float32"))
     make = bytes_ if integer else floats
     value = call("conv2d" if integer else "nn.conv2d", x, make(32, group, 3, 3), groups=32 // group)
