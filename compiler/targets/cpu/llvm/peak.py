@@ -34,8 +34,8 @@ def float_peak(target: Processor) -> tuple[bytes, int]:
 
 
 def byte_peak(target: Processor) -> tuple[bytes, int]:
-    """Object code with products of bytes in the form that kernels have them (`byte_products`), and operations of a
-    round."""
+    """Object code with products of bytes in the fastest form that kernels have (`byte_products`), and operations of a
+    round. Sums may saturate where the common factor bears no pairs (`byte_pairs`)."""
     return cached_object(byte_text(target), target), 2 * QUAD * target.float_lanes * sums_of(target)
 
 
@@ -53,7 +53,7 @@ def float_text(target: Processor) -> str:
 def byte_text(target: Processor) -> str:
     """LLVM IR of the function on bytes."""
     kind = ll.VectorType(I32, target.float_lanes)
-    form = byte_form(target, kind.count)
+    form = byte_form(target, kind.count, paired=True)
 
     def step(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
         return form.step(builder, acc, value, builder.bitcast(weight, ll.VectorType(I8, QUAD * kind.count)))

@@ -71,21 +71,16 @@ def loop_of_products(name: str, *, paired: bool = False) -> tuple[list[str], int
     (code,) = (each for each in program_of(model).kernels if "dot_product_" in each.text)
     unit = ll.Module("kernel")
     emit_kernel(unit, parse(code.text, intrinsic_named), processor, 1, code.windows, proved=True)
+    loop, found = loop_of_the_form(str(unit), processor, paired=paired)
+    return loop, found * processor.float_lanes * 4
+
+
+def loop_of_the_form(text: str, processor: Processor, *, paired: bool) -> tuple[list[str], int]:
+    """The instructions of the loop of this LLVM IR with the most instructions of the processor's form, and how many
+    times these multiply a register's four bytes for each lane."""
     form = byte_form(processor, processor.float_lanes, paired=paired)
-    loop, found = loop_of(str(unit), processor, MNEMONICS.get(form.name, form.name))
-    # Of a register's four bytes for each lane, in so many instructions of the form.
-    return loop, found * processor.float_lanes * 4 // (1 if form.paired else instructions_of(processor))
-
-
-def instructions_of(processor: Processor) -> int:
-    """How many instructions of its form multiply a register's bytes."""
-    return {"pmaddwd": 2, "smlal": 4, "vmlal": 4}.get(byte_form(processor, processor.float_lanes).name, 1)
-
-
-def loop_of_the_form(text: str, processor: Processor) -> tuple[list[str], int]:
-    """The instructions of the loop of this LLVM IR with the most instructions of the processor's form, and these."""
-    form = byte_form(processor, processor.float_lanes)
-    return loop_of(text, processor, MNEMONICS.get(form.name, form.name))
+    loop, found = loop_of(text, processor, MNEMONICS.get(form.name, form.name))
+    return loop, found // {"pmaddwd": 2, "smlal": 4, "vmlal": 4}.get(form.name, 1)
 
 
 def loop_of(text: str, processor: Processor, mnemonic: str) -> tuple[list[str], int]:
