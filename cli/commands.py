@@ -93,6 +93,12 @@ PARTS = {
         "machine; `weft compile --tuned FILE` uses the best of them.",
         MODEL,
     ),
+    "view": Part(
+        ("view",),
+        "Write a web page of a compilation, from the graph to the wire: each layer's loops, instructions and cycles, "
+        "what memories hold, and why it waits; with two, both side by side.",
+        MODEL,
+    ),
     "verify": Part(("verify",), "Prove that an artifact's programs compute a model for all inputs.", OWN),
     "doctor": Part(
         ("machine",),

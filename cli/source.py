@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..compiler.model import CompiledModel, OpenModel
 from ..compiler.targets.errors import CompileError
@@ -13,6 +13,9 @@ from ..kept_models import Wish, compile_kept
 from ..runtime.artifact import load as load_artifact
 from .output import parse_shapes
 from .target_options import Chosen, refuse_options
+
+if TYPE_CHECKING:
+    from ..compiler.targets.target import Dump
 
 
 def is_artifact(path: Path) -> bool:
@@ -38,11 +41,14 @@ def opened_artifact(source: Path, chosen: Chosen, **arguments: object) -> Compil
 
 def compiled_with_fixed_sizes(
     source: Path, target: str, options: Mapping[str, Any], shape: list[str] | None, report: Callable[[str], None],
-    *, measured: bool = False, cache: bool = True,
+    *, measured: bool = False, cache: bool = True, dump: Dump | None = None,
 ) -> CompiledModel:  # fmt: skip
-    """The model in a file, compiled for a profile. CompileError if it leaves sizes open."""
-    wish = Wish(measured=measured)
-    model = compile_kept(source, target, options, shapes=parse_shapes(shape), wish=wish, progress=report, cache=cache)
+    """The model in a file, compiled for a look at it. CompileError if it leaves sizes open. With a ``dump`` it is
+    compiled anew."""
+    model = compile_kept(
+        source, target, options, shapes=parse_shapes(shape), wish=Wish(measured=measured), progress=report, cache=cache,
+        dump=dump,
+    )  # fmt: skip
     if isinstance(model, OpenModel):
-        raise CompileError("a model with open sizes cannot be profiled", hint="fix its sizes by --shape")
+        raise CompileError("a model with open sizes cannot be followed", hint="fix its sizes by --shape")
     return model

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..runtime.web_page import web_page
 from .front import growing_hypervolume
 from .measure import LAYER_FIELDS
 from .outcome import HIGHER_IS_BETTER, Outcome, core_mhz, host_cycles, host_of
@@ -39,14 +39,8 @@ SHUFFLES = 20
 def explore_page(study: Study, version: int | None = None) -> str:
     """The page. Points without figures are counted, with their reasons, and not drawn. With a ``version``, it asks its
     server now and then whether there is another one."""
-    frame, style, script = ((PARTS / f"page.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))
-    title = escape(study.space.name)
-    # A "<" in the data could end the script that holds it.
-    data = json.dumps(page_data(study) | {"version": version}, separators=(",", ":")).replace("<", "\\u003c")
-    connect = "'none'" if version is None else "'self'"
-    for mark, text in (("CONNECT", connect), ("TITLE", title), ("STYLE", style), ("SCRIPT", script), ("DATA", data)):
-        frame = frame.replace(f"@{mark}@", text)
-    return frame
+    data = page_data(study) | {"version": version}
+    return web_page(PARTS, study.space.name, {"DATA": data}, "'none'" if version is None else "'self'")
 
 
 def page_data(study: Study) -> dict[str, Any]:

@@ -40,5 +40,5 @@ def shown_by_browser(page: str, probe: str, folder: Path, *flags: str) -> Any:
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     found = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert found, re.search(r"<title>.*?</title>", done.stdout)
+    assert found, re.findall(r"<title>.*?</title>", done.stdout)
     return json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))

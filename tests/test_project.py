@@ -83,6 +83,8 @@ MAY_IMPORT = {
     "weft.tune": ("weft.compiler", "weft.hw", "weft.sim", "weft.runtime"),
     # A point of a space is compiled and timed as a user would; what its core takes is known where boards are.
     "weft.explore": ("weft.compiler", "weft.tune", "weft.hw", "weft.sim", "weft.runtime", "weft.boards", "weft.api"),
+    # A page of what was compiled follows programs, traced runs and the loop IR in it; nothing is compiled for it.
+    "weft.view": ("weft.compiler.model", "weft.hw", "weft.sim", "weft.runtime"),
     "weft.cli": ("weft",),
 }
 

@@ -1,0 +1,104 @@
+"""The page of `weft view`: how large it is, and in a browser the time to its first picture and the longest click.
+
+    python benchmarks/view.py resnet50 --limits          # exits non-zero where a figure is above its limit
+    python benchmarks/view.py model.weft --json view.json
+
+A click is on a layer: until all that the page shows of it is drawn. Every layer is clicked once. The times are those of
+this machine, without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import weft
+from common import Record, print_table, write_json
+from weft.compiler.model import CompiledModel
+from weft.examples.models.build import ARCHITECTURES, build
+from weft.runtime.artifact import load as load_artifact
+from weft.runtime.device import memory_of
+from weft.view.page import view_page
+from weft.view.side import side
+
+LIMITS = {"bytes": 3_000_000, "first paint, ms": 1000.0, "longest click, ms": 100.0}
+
+PROBE = """<script>
+  (async () => {
+    await new Promise(done => setTimeout(done, 1500));
+    const paint = performance.getEntriesByName("first-contentful-paint")[0], clicks = [];
+    for (let layer = 0; layer < layersOf(0).length; layer += 1) {
+      const started = performance.now();
+      await choose(layer);
+      document.body.getBoundingClientRect();  // what was changed is laid out
+      clicks.push(performance.now() - started);
+    }
+    console.log("measured " + JSON.stringify({ paint: paint ? paint.startTime : null, clicks }) + " measured");
+  })();
+</script></html>"""
+
+
+def compiled(name: str) -> CompiledModel:
+    """An artifact, or a network of `examples/models` by its name, on the core `pynq`."""
+    path = Path(name)
+    if path.suffix == ".weft":
+        return load_artifact(path)
+    model = weft.compile(build(name, report=print) if name in ARCHITECTURES else path, "pynq")
+    if not isinstance(model, CompiledModel):
+        sys.exit(f"{name} leaves sizes open")
+    return model
+
+
+def measured(page: str, browser: str) -> dict[str, float]:
+    """Milliseconds in a browser, as `LIMITS` names them."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "page.html"
+        path.write_text(page.rpartition("</html>")[0] + PROBE)
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000", "--enable-logging=stderr"]
+        # The port keeps the browser running: the page is measured in its own time.
+        command = [browser, *options, "--remote-debugging-port=0", f"--user-data-dir={folder}/profile", path.as_uri()]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
+            assert running.stderr is not None  # a pipe
+            try:
+                lines = (re.search("measured (.*) measured", line) for line in running.stderr)
+                found = next(filter(None, lines), None)
+            finally:
+                running.kill()
+    if found is None:
+        sys.exit("the browser ended before the page was measured")
+    times = json.loads(found[1].replace('\\"', '"'))
+    return {"first paint, ms": round(times["paint"], 1), "longest click, ms": round(max(times["clicks"]), 1)}
+
+
+def main() -> int:
+    """Measure; the number of figures above their limits."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", help=f"artifacts, ONNX files, or {', '.join(ARCHITECTURES)}")
+    parser.add_argument("--limits", action="store_true", help="fail where a figure is above its limit")
+    parser.add_argument("--json", type=Path, help="write the figures as flat records")
+    options = parser.parse_args()
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        sys.exit("no browser: apt-get install chromium")
+    records, missed = [], 0
+    for name in options.models:
+        model = compiled(name)
+        page = view_page([side(model, memory_of(model) if model.core is not None else None, {})])
+        figures = {"bytes": len(page.encode()), **measured(page, browser)}
+        records += [Record("pynq", model.name, figure, value, LIMITS[figure]) for figure, value in figures.items()]
+        missed += sum(value > LIMITS[figure] for figure, value in figures.items())
+    rows = [[each.workload, each.figure, f"{each.value:,}", f"{each.reference:,}"] for each in records]
+    print_table("weft view", ["model", "figure", "measured", "limit"], rows)
+    if options.json is not None:
+        write_json(options.json, records)
+    return missed if options.limits else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

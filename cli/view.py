@@ -1,0 +1,65 @@
+"""``weft view``: compilations as one web page, from the graph to single cycles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..compiler.model import CompiledModel
+from ..compiler.targets.registry import target_names
+from ..files import write_atomically
+from ..progress import Updates, progress
+from ..runtime.device import memory_of
+from ..view.page import view_page
+from ..view.side import side
+from .app import app
+from .output import ShapeOption, beside, check_places, err, out, output_file
+from .source import compiled_with_fixed_sizes, is_artifact, opened_artifact
+from .target_options import Chosen, options_of, with_target_options
+
+
+@app.command()
+@with_target_options
+def view(
+    source: Annotated[Path, typer.Argument(help="What 'weft compile' wrote, or an ONNX model.")],
+    other: Annotated[Path | None, typer.Argument(help="A second one, which is shown beside the first.")] = None,
+    output: Annotated[Path | None, output_file("--output", "-o", help="The page; default: SOURCE.html.")] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help=f"What to compile a model for: {', '.join(target_names())}.")
+    ] = None,
+    shape: ShapeOption = None,
+    *,
+    chosen: Chosen,
+) -> None:
+    """Write a web page of a compilation, from the graph to the wire: each layer's loops, instructions and cycles, what
+    memories hold, and why it waits; with two, both side by side."""
+    path = output or beside(source, ".html")
+    check_places(path)
+    sides = []
+    with progress("reading", err) as status:
+        for each in (source, *([other] if other is not None else [])):
+            model, loops = _opened(each, target, shape, chosen, status)
+            status.update(f"following {model.name}")
+            sides.append(side(model, None if model.core is None else memory_of(model), loops))
+        page = view_page(sides)
+        write_atomically(path, page.encode())
+    out.print(f"wrote {path} ({path.stat().st_size:,} bytes); open it in a browser", markup=False)
+
+
+def _opened(
+    source: Path, target: str | None, shape: list[str] | None, chosen: Chosen, status: Updates
+) -> tuple[CompiledModel, dict[str, str]]:
+    """The compiled model, and the loop nests of its layers on the core by their names, which artifacts do not hold."""
+    if is_artifact(source):
+        return opened_artifact(source, chosen, target=target, shape=shape), {}
+    texts: dict[str, str] = {}
+    name = target or "accel"
+    # Measured, as `weft profile` does: the page shows the cycles that it shows.
+    model = compiled_with_fixed_sizes(
+        source, name, options_of(name, chosen), shape, status.update, measured=True, dump=texts.__setitem__
+    )
+    names = {each.name.replace("+", "_"): each.name for each in model.layers}
+    loops = {each.removesuffix(".loops"): text for each, text in texts.items() if each.endswith(".loops")}
+    return model, {names[each]: text for each, text in loops.items() if each in names}

@@ -1,0 +1,55 @@
+"""``weft view``: of artifacts, of models, of two."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+from weft.tests.cli.test_cli import MODEL, weft
+
+DETAILS = re.compile(r'id="details">(.*?)</script>', re.DOTALL)
+
+
+def loops_in(page: Path) -> list[str]:
+    (details,) = DETAILS.findall(page.read_text())
+    return [json.loads(gzip.decompress(base64.b64decode(each)))["loops"] for each in json.loads(details)[0]]
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("view")
+    assert weft("compile", MODEL, "-o", "digits.weft", folder=folder).returncode == 0
+    return folder / "digits.weft"
+
+
+def test_an_artifact_has_a_page_beside_it(artifact: Path) -> None:
+    result = weft("view", artifact.name, folder=artifact.parent)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("wrote digits.html (")
+    assert artifact.with_suffix(".html").read_text().startswith("<!doctype html>")
+
+
+def test_a_model_has_its_loop_nests_and_two_stand_in_one_page(artifact: Path, tmp_path: Path) -> None:
+    result = weft("view", MODEL, artifact, "--config", "tiny", "-o", "both.html", folder=tmp_path)
+    assert result.returncode == 1
+    assert f"{artifact} is compiled already" in result.stderr
+    result = weft("view", MODEL, artifact, "-o", "both.html", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    loops = loops_in(tmp_path / "both.html")
+    assert sum("gemm" in text for text in loops) >= 3
+
+
+def test_what_is_wrong_is_said_first(tmp_path: Path) -> None:
+    for words, said in (
+        (("view", "none.weft"), "cannot read none.weft"),
+        (("view", MODEL, "-o", "no/where.html"), "no/where.html"),
+        (("view", MODEL, "--target", "abacus"), "abacus"),
+    ):
+        result = weft(*words, folder=tmp_path)
+        assert result.returncode != 0
+        assert said in result.stderr
+        assert "Traceback" not in result.stderr
