@@ -11,8 +11,8 @@ from ..compiler.graph import Module
 from ..quantise.equalise import equalised
 from ..quantise.examples import read_examples
 from ..quantise.insert import quantised
-from ..quantise.plan import plan
-from ..quantise.ranges import Method, calibrate
+from ..quantise.plan import Plan, plan
+from ..quantise.ranges import Method, Range, calibrate
 from ..quantise.refine import refined
 
 
@@ -29,6 +29,14 @@ def quantised_module(
     report: Callable[[str], None],
 ) -> Module:  # fmt: skip
     """A float model in 8 bits, by examples in a file."""
+    return quantised(*calibrated_plan(model, shapes, examples, ranges, improvements, report))
+
+
+def calibrated_plan(
+    model: Path, shapes: Mapping[str, Sequence[int]], examples: Path, ranges: Method, improvements: Improvements,
+    report: Callable[[str], None],
+) -> tuple[Plan, dict[str, Range]]:  # fmt: skip
+    """What of a float model becomes 8 bits, and its ranges, by examples in a file."""
     report("reading the model")
     module = read(model).module(shapes, require_quantised=False)
     places = plan(module)
@@ -39,4 +47,4 @@ def quantised_module(
     if improvements.correct_bias or improvements.adaround:
         bias, rounding = improvements.correct_bias, improvements.adaround
         places = refined(places, found, batches, bias=bias, rounding=rounding, progress=report)
-    return quantised(places, found)
+    return places, found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,13 +19,17 @@ from ..compiler.graph import Module, TensorType, Var
 from ..compiler.model import CompiledModel, OpenModel
 from ..compiler.targets.errors import CompileError
 from ..progress import progress
+from ..quantise.errors import QuantiseError
 from ..quantise.examples import read_examples
+from ..quantise.four_bits import FourBits, best_group, four_bits, in_eight_bits
+from ..quantise.insert import quantised
+from ..quantise.plan import Plan
 from ..runtime.array_files import arrays_in
 from ..runtime.errors import InputError
 from ..runtime.module import LoadedModule
 from .added_passes import PassOption
 from .app import app
-from .calibrated import Improvements, quantised_module
+from .calibrated import Improvements, calibrated_plan
 from .compile import (
     BiasOption,
     EqualiseOption,
@@ -63,6 +68,16 @@ def quantise(
     output: Annotated[
         Path | None, output_file("--output", "-o", help="The model in 8 bits, as ONNX. Default: MODEL-8bit.onnx.")
     ] = None,
+    weights: Annotated[
+        int, typer.Option("--weights", help="Bits of a weight: 8, or 4 where groups allow it, for cores that unpack.")
+    ] = 8,
+    group: Annotated[
+        int | None,
+        typer.Option(
+            "--group",
+            help="Weights of 4 bits that share a scale: the core's weight_group. Default: what fits most weights.",
+        ),
+    ] = None,
     labels: LabelsOption = None,
     ranges: RangesOption = "minmax",
     equalise: EqualiseOption = False,
@@ -72,7 +87,10 @@ def quantise(
     as_json: JsonOption = False,
 ) -> None:
     """Write a float model in 8 bits, by examples, and print what that costs on them: noise and agreement."""
-    path = output or model.with_name(f"{model.stem}-8bit.onnx")
+    if weights not in (4, 8) or (group is not None and weights == 8):
+        raise QuantiseError(f"--weights {weights}{'' if group is None else f' --group {group}'} is no choice",
+                            hint="--weights 8, or --weights 4 with --group")  # fmt: skip
+    path = output or model.with_name(f"{model.stem}-{weights}bit.onnx")
     check_places(path)
     shapes = parse_shapes(shape)
     with progress("reading the model", err) as status:
@@ -80,13 +98,19 @@ def quantise(
         batches = read_examples(calibrate_with, floats)
         right = None if labels is None else read_labels(labels)
         improvements = Improvements(equalise, correct_bias, adaround)
-        made = quantised_module(model, shapes, calibrate_with, ranges, improvements, status.update)
+        places, spans = calibrated_plan(model, shapes, calibrate_with, ranges, improvements, status.update)
+        few = FewBits()
+        if weights == 4:
+            status.update("finding weights of 4 bits")
+            few = few_bits(places, group)
+        made = quantised(places, spans, few.found)
         before = results_of(_on_this_machine(floats), batches, "in floats", status.update)
         after = results_of(_on_this_machine(made), batches, "in 8 bits", status.update)
         figures = [compared(name, before[name], after[name], right) for name in before]
         export_onnx(made, path)
     if as_json:
-        print_json({"model": str(path), "examples": len(batches), "outputs": figures})
+        document = {"model": str(path), "examples": len(batches), "outputs": figures}
+        print_json(document | ({"group": few.group, "weights": few.records(places)} if weights == 4 else {}))
         return
     rows = [
         [
@@ -95,12 +119,52 @@ def quantise(
         ] for each in figures
     ]  # fmt: skip
     columns = ["output", "noise", "same class", "right in floats", "right in 8 bits"]
+    if weights == 4:
+        rows4 = [
+            [each["weight"], "x".join(map(str, each["shape"])), str(each["bits"]),
+             "" if each["noise_db"] is None else _decibels(each["noise_db"]), each["reason"]]
+            for each in few.records(places)
+        ]  # fmt: skip
+        title = f"weights of 4 bits in groups of {few.group}, for cores with weight_group {few.group}"
+        out.print(table(title, ["weight", "shape", "bits", "noise", "why 8 bits"], rows4, named=4))
     out.print(table(f"{model.name} in 8 bits, on {len(batches)} examples of the calibration", columns, rows))
     out.print(
         "noise is below the signal: 30 dB and more is good; at 15 dB look at --equalise, --correct-bias and --adaround",
         highlight=False,
     )
     out.print(f"wrote {path} ({path.stat().st_size:,} bytes)", markup=False, highlight=False)
+
+
+@dataclass(frozen=True)
+class FewBits:
+    """The weights that have 4 bits, by name, and the group that they were found for."""
+
+    group: int = 0
+    found: Mapping[str, FourBits] = field(default_factory=dict)
+
+    def records(self, places: Plan) -> list[dict[str, Any]]:
+        """Of every weight: how many bits it has, the noise of 4 below it, and why it has 8."""
+        reasons = in_eight_bits(places, self.group)
+        return [
+            {
+                "weight": weight.name,
+                "shape": list(weight.value.shape),
+                "bits": 4 if weight.name in self.found else 8,
+                "noise_db": self.found[weight.name].decibels if weight.name in self.found else None,
+                "reason": reasons.get(weight.name, ""),
+            }
+            for weight in places.weights.values()
+        ]
+
+
+def few_bits(places: Plan, group: int | None) -> FewBits:
+    """All weights of a plan in 4 bits that can be. QuantiseError where none can, or for a group that no core has."""
+    group = best_group(places) if group is None else group
+    found = four_bits(places, group)
+    if not found:
+        name, reason = next(iter(in_eight_bits(places, group).items()))
+        raise QuantiseError(f"no weight can have 4 bits in groups of {group}: of {name!r} {reason}")
+    return FewBits(group, found)
 
 
 @app.command()

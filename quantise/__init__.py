@@ -2,7 +2,7 @@
 
 from .equalise import equalised
 from .errors import QuantiseError
-from .four_bits import FourBits, four_bits
+from .four_bits import FourBits, best_group, four_bits, in_eight_bits
 from .insert import quantised
 from .plan import Plan, plan
 from .ranges import Range, calibrate
@@ -11,6 +11,6 @@ from .states import eight_bit_states
 from .training import GRADIENTS, Trainable, deployed, trainable
 
 __all__ = [
-    "GRADIENTS", "FourBits", "Plan", "QuantiseError", "Range", "Trainable", "calibrate", "deployed",
-    "eight_bit_states", "equalised", "four_bits", "plan", "quantised", "refined", "trainable",
+    "GRADIENTS", "FourBits", "Plan", "QuantiseError", "Range", "Trainable", "best_group", "calibrate", "deployed",
+    "eight_bit_states", "equalised", "four_bits", "in_eight_bits", "plan", "quantised", "refined", "trainable",
 ]  # fmt: skip

@@ -70,6 +70,22 @@ def four_bits(
     return {name: each for name, each in found.items() if each.decibels >= least_decibels}
 
 
+def in_eight_bits(plan: Plan, group: int) -> dict[str, str]:
+    """The weights of a plan that :func:`four_bits` leaves in 8 bits, whatever their error, each with the reason."""
+    reasons = {weight.name: _why_not(node, weight, group) for (node, _), weight in plan.weights.items()}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def best_group(plan: Plan) -> int:
+    """The longest group that fits as many of a plan's weights as any: longer groups have fewer scales to load."""
+
+    def fitting(group: int) -> int:
+        left = in_eight_bits(plan, group)
+        return sum(weight.value.value.size for weight in plan.weights.values() if weight.name not in left)
+
+    return max(GROUPS, key=lambda group: (fitting(group), group))
+
+
 def _refusal(plan: Plan, name: str, group: int) -> str:
     for (node, _), weight in plan.weights.items():
         if weight.name == name:
@@ -87,7 +103,9 @@ def _why_not(node: Call, weight: Weight, group: int) -> str:
         return "its convolution has groups of channels"
     depth = weight.value.value.size // max(1, shape[weight.axis])
     if depth % group:
-        return f"its depth of {depth} is no multiple of {group}"
+        smaller = [other for other in GROUPS if depth % other == 0]
+        other = f"; groups of {max(smaller)} would do" if smaller else ""
+        return f"its depth of {depth} is no multiple of {group}{other}"
     return ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,57 @@ def test_quantise_writes_a_model_and_says_what_it_costs(folder: Path, capsys: py
     text = capsys.readouterr().out
     assert f"-{noise:.1f} dB" in text
     assert "wrote q.onnx" in text
+
+
+def layers(folder: Path, *depths: int) -> None:
+    """``wide.onnx``: products with weights of so many rows, each behind the one before, and examples ``wide.npz``."""
+    random = np.random.default_rng(0)
+    weights = [random.normal(0, 0.2, pair).astype(np.float32) for pair in pairwise((*depths, 5))]
+    nodes = [onnx.helper.make_node("MatMul", [f"x{number}", f"w{number}"], [f"x{number + 1}"])
+             for number in range(len(weights))]  # fmt: skip
+    kinds = [onnx.helper.make_tensor_value_info(name, 1, [1, size])
+             for name, size in (("x0", depths[0]), (f"x{len(weights)}", 5))]  # fmt: skip
+    constants = [onnx.numpy_helper.from_array(value, f"w{number}") for number, value in enumerate(weights)]
+    graph = onnx.helper.make_graph(nodes, "wide", kinds[:1], kinds[1:], constants)
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), folder / "wide.onnx")
+    np.savez(folder / "wide.npz", x0=random.normal(size=(8, depths[0])).astype(np.float32))
+
+
+def test_weights_of_four_bits_and_why_others_have_eight(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layers(folder, 128, 192, 72)
+    words = ["quantise", "wide.onnx", "--calibrate", "wide.npz", "--weights", "4"]
+    found = printed(capsys, *words)
+    assert found["model"] == "wide-4bit.onnx"
+    assert found["group"] == 64  # 128 fits the first weight alone
+    first, second, third = found["weights"]  # type: ignore[misc]
+    assert (first["bits"], second["bits"], third["bits"]) == (4, 4, 8)
+    assert 15 < second["noise_db"] < 30
+    assert third["reason"] == "its depth of 72 is no multiple of 64"
+    longer = printed(capsys, *words, "--group", "128")["weights"]
+    assert longer[1]["reason"] == "its depth of 192 is no multiple of 128; groups of 64 would do"  # type: ignore[index]
+    assert run(app, words, err) == 0
+    assert "weight_group 64" in capsys.readouterr().out
+    compiled = weft.compile("wide-4bit.onnx", "pynq-w4")
+    eight = weft.compile("wide-4bit.onnx", "pynq")
+    sizes = [sum(each.data.size for each in model.core.constants) for model in (compiled, eight)]  # type: ignore[union-attr]
+    assert sizes[0] < 0.65 * sizes[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--weights", "3"], "--weights 3 is no choice"),
+        (["--group", "64"], "--weights 8 --group 64 is no choice"),
+        (["--weights", "4", "--group", "48"], "groups of 48 exist on no core"),
+        (["--weights", "4"], "no weight can have 4 bits in groups of 128: of 'w' its depth of 4 is no multiple"),
+    ],
+)
+def test_bits_that_weights_cannot_have(
+    words: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    assert run(app, ["quantise", "net.onnx", "--calibrate", "x.npz", *words], err) == 1
+    assert message in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("words", [["--device", "fsim"], ["--target", "cpu"]])
