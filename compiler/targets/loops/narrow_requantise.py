@@ -2,7 +2,8 @@
 
 The contract is ``(x + bias) * multiplier + half >> shift``, plus the zero point, with a product of up to 55 bits. Here
 the multiplier is ``2**SPARE`` larger, and so is the shift: it is above 32 then, and of the product the upper 32 bits
-are enough, since the lower ones of ``half`` are 0. Zero point and half are one constant.
+are enough, since the lower ones of ``half`` are 0. Zero point and half are one constant. Values of 8 bits, as of a
+requantise of a requantise, leave bits free: they are moved up first where shifts are small.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ SPARE = 7
 
 LOWEST_SHIFT, HIGHEST_SHIFT = 33 - SPARE, 61 - SPARE
 LARGEST_OFFSET = 1 << 30
+LARGEST_SUM = (1 << 31) - 1
+LARGEST_VALUE = {"int8": 128, "uint8": 255}
+"""Of types that are so narrow that their values can be moved up."""
 
 Parameter = Callable[[int, Constant], View]
 """The view of a constant operand, at its position."""
@@ -32,6 +36,10 @@ def narrow_requantise(call: Call, x: View, parameter: Parameter) -> View | None:
         return None
     bias, multiplier, shift = (arg.value.astype(np.int64) for arg in call.args[1:] if isinstance(arg, Constant))
     zero_point, low, high, left_shift = requantise_scalars(call)
+    up = max(0, LOWEST_SHIFT - int(shift.min())) if x.dtype in LARGEST_VALUE else 0
+    if up and LARGEST_VALUE[x.dtype] + int(np.abs(bias).max()) > LARGEST_SUM >> up:
+        return None
+    shift = shift + up
     if shift.min() < LOWEST_SHIFT or shift.max() > HIGHEST_SHIFT or np.abs(multiplier).max() >> 24:
         return None
     rest = shift + SPARE - 32
@@ -46,7 +54,8 @@ def narrow_requantise(call: Call, x: View, parameter: Parameter) -> View | None:
     def read(index: tuple[tir.Expr, ...]) -> tir.Expr:
         channel = index[1]
         b, m, o, s = (each[(tir.Const(0) if each.shape == (1,) else channel,)] for each in views)
-        upper = ((x[index].astype("int32") + b).astype("int64") * m.astype("int64")) >> 32
+        total = x[index].astype("int32") + b
+        upper = ((total << up if up else total).astype("int64") * m.astype("int64")) >> 32
         value = tir.clamp((upper.astype("int32") + o) >> s, low, high)
         return (value << left_shift if left_shift else value).astype(target)
 

@@ -15,8 +15,10 @@ from weft.compiler.tensor.view import View
 LARGEST = (1 << 31) - 1
 
 
-def requantise(shift: list[int], multiplier: list[int], bias: list[int], size: int, **attrs: object) -> Call:
-    x = Var("x", TensorType((1, len(shift), size), "int32"))
+def requantise(
+    shift: list[int], multiplier: list[int], bias: list[int], size: int, dtype: str = "int32", **attrs: object
+) -> Call:
+    x = Var("x", TensorType((1, len(shift), size), dtype))
     return call("requantise", x, *(Constant(np.array(each, np.int32)) for each in (bias, multiplier, shift)), **attrs)
 
 
@@ -26,7 +28,7 @@ def contract(node: Call, x: np.ndarray) -> np.ndarray:
 
 def narrow(node: Call, x: np.ndarray) -> np.ndarray | None:
     """What the form gives, by the interpreter; None where it does not apply."""
-    data = te.placeholder(x.shape, "int32", "x")
+    data = te.placeholder(x.shape, x.dtype.name, "x")
     constants: dict[str, np.ndarray] = {}
     tensors: list[te.Tensor] = [data]
 
@@ -85,3 +87,28 @@ def test_parameters_of_a_run_keep_the_wide_form() -> None:
     params = [Var(name, TensorType((2,), "int32")) for name in ("bias", "multiplier", "shift")]
     view = View((1, 2, 3), "int32", lambda index: index[0])
     assert narrow_requantise(call("requantise", x, *params), view, lambda place, value: view) is None
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_bytes_have_it_for_small_shifts_too(data: st.DataObject) -> None:
+    """Every byte, whatever the shifts; they are exact, and small ones have the form as long as the bias leaves room."""
+    channels = data.draw(st.integers(1, 3))
+    each = lambda low, high: data.draw(st.lists(st.integers(low, high), min_size=channels, max_size=channels))  # noqa: E731
+    shift = each(1, data.draw(st.sampled_from([8, 26, HIGHEST_SHIFT])))
+    largest = data.draw(st.sampled_from([0, 300, 1 << 16, LARGEST]))
+    node = requantise(
+        shift, each(-(1 << 24) + 1, (1 << 24) - 1), each(-largest, largest), 256, "int8", low=-128, high=127,
+        zero_point=data.draw(st.integers(-128, 127)),
+    )  # fmt: skip
+    x = np.broadcast_to(np.arange(-128, 128, dtype=np.int8), (1, channels, 256)).copy()
+    found = narrow(node, x)
+    if found is not None:
+        np.testing.assert_array_equal(found, contract(node, x))
+    assert found is not None or largest > 300 or min(shift) < 8 or max(shift) > 26
+
+
+def test_bytes_whose_sums_leave_no_room_keep_the_wide_form() -> None:
+    for bias, has_form in ((8063, True), (8064, False)):  # 8191 is the largest number that 18 bits more have room for
+        node = requantise([8], [1 << 23], [bias], 4, "int8")
+        assert (narrow(node, np.zeros((1, 1, 4), np.int8)) is not None) == has_form
