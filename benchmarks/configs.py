@@ -28,7 +28,6 @@ from weft.compiler.model import CompiledModel
 from weft.examples.digits.data import split_digits
 from weft.examples.models.build import build
 from weft.examples.models.images import images
-from weft.explore.measure import with_batch
 from weft.hw.config import PYNQ, WIDE, CoreConfig
 from weft.hw.memories import SCRATCHPADS
 from weft.runtime.profile_whatif import predict_runs
@@ -114,7 +113,7 @@ def same_on_graph(model: CompiledModel, expected: Mapping[str, Array], image: Ar
 
 def check_digits(config: CoreConfig, dram: DramModel) -> bool:
     """The digits network on the RTL against the graph."""
-    packed = packed_module(with_batch(DIGITS.read_bytes(), config.batch), config)
+    packed = packed_module(DIGITS, config)
     image = split_digits()[1].images[: config.batch]
     _, expected = graph_layers(packed, image)
     model = weft.compile(packed, config)
@@ -125,7 +124,7 @@ def measure(entry: Entry, device: str, size: int, *, integers: bool, digits: boo
     """Compile the network for the core, run it, compare."""
     config = entry.config
     dram = DramModel(bytes_per_cycle=config.bus_bytes)
-    packed = packed_module(with_batch(build(entry.network, size=size).read_bytes(), config.batch), config)
+    packed = packed_module(build(entry.network, size=size), config)
     started = time.perf_counter()
     model = weft.compile(packed, config)
     seconds = time.perf_counter() - started

@@ -24,7 +24,7 @@ import weft
 from rich.console import Console
 from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.compile import prepared
-from weft.compiler.frontends import from_onnx
+from weft.compiler.frontends import for_batch, read
 from weft.compiler.graph import Call, Expr, Function, Module, evaluate, operator
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.accel.target import Accel, AccelOptions
@@ -107,9 +107,10 @@ class Measured:
         return not self.misplaced and (self.integers is None or self.integers.good) and self.output_equal is not False
 
 
-def packed_module(path: Path | bytes, config: CoreConfig) -> Module:
-    """The network as the target sees it: calls of fused, packed functions."""
-    return prepared(from_onnx(path), Accel(), AccelOptions(config))
+def packed_module(path: Path, config: CoreConfig) -> Module:
+    """The network as the target sees it, for as many images as the core takes: calls of fused, packed functions."""
+    source, shapes = for_batch(read(path), config.batch)
+    return prepared(source.module(shapes, require_quantised=True), Accel(), AccelOptions(config))
 
 
 def graph_layers(module: Module, image: Array) -> tuple[dict[str, Array], dict[str, Array]]:

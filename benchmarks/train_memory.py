@@ -19,10 +19,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-import onnx
 import weft
 from weft.benchmarks.common import Record, print_table, write_json
-from weft.compiler.frontends import read
+from weft.compiler.frontends import for_batch, read
 from weft.compiler.graph import Module
 from weft.examples.models.build import build
 from weft.train import Step, Training, cross_entropy, sgd
@@ -32,18 +31,10 @@ SHARES = (0.9, 0.8, 0.7, 0.6, 0.5)
 LOSS_TOLERANCE = 1e-4
 
 
-def with_batch(path: Path, batch: int) -> bytes:
-    """The model for so many images."""
-    model = onnx.load(path)
-    for value in (*model.graph.input, *model.graph.output):
-        value.type.tensor_type.shape.dim[0].dim_value = batch
-    del model.graph.value_info[:]
-    return bytes(model.SerializeToString())
-
-
 def trainable(path: Path, batch: int) -> tuple[Module, dict[str, np.ndarray]]:
     """The model for so many images with its weights as inputs, and their values."""
-    return weft.lift_constants(read(with_batch(path, batch)).module({}, require_quantised=False))
+    source, shapes = for_batch(read(path), batch)
+    return weft.lift_constants(source.module(shapes, require_quantised=False))
 
 
 def say(text: str) -> None:

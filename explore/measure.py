@@ -9,12 +9,10 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-import onnx
-
 from ..cache import cache_key
 from ..collector import collector_waits
 from ..compiler.compile import compile_model
-from ..compiler.frontends import read
+from ..compiler.frontends import for_batch, read
 from ..compiler.graph import Module
 from ..compiler.model import CompiledModel
 from ..compiler.passes.manager import PassManager
@@ -48,7 +46,7 @@ SHAPED_BY = ("hw", "sim", "runtime")
 
 @dataclass(frozen=True)
 class Network:
-    """An ONNX file; ``digest`` is of its bytes."""
+    """A model in a file that a front end reads; ``digest`` is of its bytes."""
 
     name: str
     path: str
@@ -118,26 +116,8 @@ def open_network(path: str | Path) -> Network:
         content = path.read_bytes()
     except OSError as error:
         raise ExploreError(f"cannot be read: {error.strerror or error}", at=path) from error
-    read(content)
+    read(path)
     return Network(path.stem, str(path), hashlib.sha256(content).hexdigest()[:32])
-
-
-def with_batch(content: bytes, batch: int) -> bytes:
-    """The ONNX model for ``batch`` images at once: what it knew of inner shapes is forgotten."""
-    model = onnx.load_from_string(content)
-    constants = {each.name for each in model.graph.initializer}
-    for value in (*model.graph.input, *model.graph.output):
-        sizes = value.type.tensor_type.shape.dim
-        if value.name in constants or not sizes:
-            continue
-        if sizes[0].dim_value > 1:
-            raise ExploreError(
-                f"{value.name!r} has a batch of {sizes[0].dim_value}, so a core with a batch of {batch} cannot be told",
-                hint="export the network with a batch of 1 or an open one",
-            )
-        sizes[0].dim_value = batch
-    del model.graph.value_info[:]
-    return bytes(model.SerializeToString())
 
 
 @lru_cache(maxsize=16)
@@ -147,7 +127,8 @@ def integer_module(path: str, digest: str, batch: int, block: int, tables: bool 
     content = Path(path).read_bytes()
     if hashlib.sha256(content).hexdigest()[:32] != digest:
         raise ExploreError("the file has changed since the exploration began", at=path, hint="begin again")
-    module = read(with_batch(content, batch)).module({}, require_quantised=True)
+    source, shapes = for_batch(read(path), batch)
+    module = source.module(shapes, require_quantised=True)
     return PassManager(integer_passes(block, tables=tables)).run(module)
 
 

@@ -23,13 +23,20 @@ POLL_SECONDS = 1.0
 
 
 class Host:
-    """What runs on a processor of the cluster: a process for jobs, and the networks' files."""
+    """What runs on a processor of the cluster: a process for jobs, and the networks' files.
 
-    def __init__(self, function: Callable[..., Any], files: Mapping[str, bytes], seconds: float | None) -> None:
+    ``files``: by digest the name of each, by which a front end may know it, and its bytes.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], files: Mapping[str, tuple[str, bytes]], seconds: float | None
+    ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="weft-explore-"))
-        self._paths = {digest: self._folder / f"{digest}.onnx" for digest in files}
-        for digest, content in files.items():
-            self._paths[digest].write_bytes(content)
+        self._paths: dict[str, Path] = {}
+        for digest, (name, content) in files.items():
+            self._paths[digest] = path = self._folder / digest / name
+            path.parent.mkdir()
+            path.write_bytes(content)
         self._workers = Workers(function, 1, seconds)
 
     def begin(self) -> str:
@@ -64,7 +71,8 @@ class RayWorkers:
         except ImportError:
             raise ExploreError("a cluster needs Ray", hint="pip install 'weft[ray]'") from None
         self._ray: Any = ray
-        files = {network.digest: Path(network.path).read_bytes() for network in networks}
+        paths = {network.digest: Path(network.path) for network in networks}
+        files = {digest: (path.name, path.read_bytes()) for digest, path in paths.items()}
         try:
             self._ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:

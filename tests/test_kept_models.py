@@ -18,6 +18,7 @@ import pytest
 import weft
 from onnx import TensorProto, helper, numpy_helper
 from weft import kept_models
+from weft.benchmarks.zoo.litert_networks import digits
 from weft.cache import made_entries
 from weft.compiler import compile as compiling
 from weft.compiler.model import CompiledModel, OpenModel
@@ -69,6 +70,14 @@ def compiled(model: Any, **options: Any) -> tuple[CompiledModel, bool]:
 
 def result(model: CompiledModel) -> np.ndarray:
     return weft.load(model).run({"x": X})["y"]
+
+
+def test_a_file_of_another_format_may_hold_the_word_of_files_with_weights(folder: Path) -> None:
+    """A LiteRT file has no files beside it, even where the word ``location`` stands in it."""
+    path = folder / "net.tflite"
+    path.write_bytes(digits().model + b" location ")
+    assert compiled(path)[1]
+    assert not compiled(path)[1]
 
 
 @pytest.mark.parametrize("beside", [False, True])

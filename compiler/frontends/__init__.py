@@ -4,10 +4,10 @@ from .errors import ModelError, NeedsValueError
 from .onnx.reader import from_onnx, load_model
 from .onnx.specialise import Specialised, specialise
 from .onnx.symbolic import infer_types, symbolic_inputs
-from .source import Source, read
+from .source import Source, for_batch, read
 from .torch import from_torch
 
 __all__ = [
-    "ModelError", "NeedsValueError", "Source", "Specialised", "from_onnx", "from_torch", "infer_types", "load_model",
-    "read", "specialise", "symbolic_inputs",
+    "ModelError", "NeedsValueError", "Source", "Specialised", "for_batch", "from_onnx", "from_torch", "infer_types",
+    "load_model", "read", "specialise", "symbolic_inputs",
 ]  # fmt: skip

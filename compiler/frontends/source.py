@@ -21,6 +21,7 @@ from ..graph.symbolic import SymbolicInput, SymbolicTypes
 from .errors import ModelError
 from .litert import open_model as open_litert
 from .onnx.source import OnnxSource
+from .refusals import refuse_other_files
 from .torch import open_model as open_torch
 
 Shapes = Mapping[str, Sequence[int]]
@@ -41,6 +42,33 @@ class Source(Protocol):
 
     def types(self, shapes: Shapes) -> SymbolicTypes:
         """The type of every tensor, for any size. Raises ModelError."""
+
+
+@runtime_checkable
+class Resizable(Source, Protocol):
+    """A source that can be read for another batch than its file says, where all that follows from it is inferred."""
+
+    def with_batch(self, batch: int) -> Source:
+        """The model for ``batch`` samples at once: the first size of every input. ModelError if it is fixed to more
+        than one."""
+
+
+def for_batch(source: Source, batch: int) -> tuple[Source, dict[str, tuple[int, ...]]]:
+    """``source`` for ``batch`` samples at once, with the shapes of its inputs. Raises ModelError where another batch is
+    fixed in the model, or another size is open."""
+    if isinstance(source, Resizable):
+        source = source.with_batch(batch)
+    shapes = {}
+    for each in source.inputs({}):
+        first, *others = each.shape or (batch,)
+        if not isinstance(first, str) and first != batch:
+            raise ModelError(f"{each.name!r} has a batch of {first}, so a batch of {batch} cannot be told",
+                             hint="export the network with an open batch")  # fmt: skip
+        if any(isinstance(size, str) for size in others):
+            raise ModelError(f"{each.name!r} leaves sizes open beside its batch", hint="fix them where it is exported")
+        if isinstance(first, str):
+            shapes[each.name] = (batch, *map(int, others))
+    return source, shapes
 
 
 Opener = Callable[[Any], Source | None]
@@ -78,41 +106,7 @@ def _openers() -> Iterator[Opener]:
     yield _open_onnx
 
 
-WEIGHTS = {
-    ".pt": "weights or a module of PyTorch", ".pth": "weights or a module of PyTorch",
-    ".bin": "weights of PyTorch", ".ckpt": "a checkpoint of a training", ".safetensors": "weights without a graph",
-    ".pb": "a graph of TensorFlow",
-}  # fmt: skip
-"""Files of others that people try, by their ending: what they are."""
-
-EXPORTS = {
-    "PyTorch": "torch.onnx.export(model, (example,), 'model.onnx')",
-    "TensorFlow": "python -m tf2onnx.convert --graphdef model.pb --output model.onnx",
-    "": "load them into the model that they belong to, then torch.onnx.export(model, (example,), 'model.onnx')",
-}
-"""How each becomes a file that can be read."""
-
-
-ONNX_START = b"\x08"
-"""The first byte of an ONNX file: its field 1, a number, is the version of the format."""
-
-
-def _refuse_weights(path: Path) -> None:
-    """ModelError for a file of another kind, by its ending: what it is, and the line that exports it."""
-    what = WEIGHTS.get(path.suffix.lower())
-    if what is None or not path.is_file():
-        return
-    try:
-        with path.open("rb") as file:
-            if file.read(1) == ONNX_START:  # whatever its name
-                return
-    except OSError:  # told by the reader of ONNX
-        return
-    line = next(line for name, line in EXPORTS.items() if name in what)
-    raise ModelError(f"{str(path)!r} is {what}, not a graph that can be compiled", hint=f"export it: {line}")
-
-
 def _open_onnx(model: Any) -> Source | None:
     if isinstance(model, (str, Path)):
-        _refuse_weights(Path(model))
+        refuse_other_files(Path(model))
     return OnnxSource(model) if isinstance(model, (str, Path, bytes, onnx.ModelProto)) else None

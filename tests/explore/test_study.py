@@ -12,6 +12,7 @@ from typing import Any
 import onnx
 import pytest
 import weft
+from weft.benchmarks.zoo.litert_networks import digits as litert_digits
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.tune.database import Database
 from weft.compiler.tune.errors import TuningError
@@ -269,6 +270,19 @@ def test_a_measure_is_what_compile_and_the_timing_model_say(kind: str, block_out
     assert all(0 <= row["macs"] <= row["array"] * design.config.macs_per_cycle for row in rows)
     assert sum(row["memory"] for row in rows) < found.cycles
     assert Measure.from_values(found.to_values()) == found
+
+
+def test_a_network_of_another_front_end_is_measured(tmp_path: Path) -> None:
+    path = tmp_path / "digits.tflite"
+    path.write_bytes(litert_digits().model)
+    space = Space(base="tiny")
+    (assignment,) = space.assignments()
+    design = space.design(assignment)
+    found = measure(design, open_network(path))
+    model = weft.compile(path, design.config)
+    assert isinstance(model, weft.CompiledModel)
+    runs = predict_runs(model, DramModel(bytes_per_cycle=design.rate.bytes_per_cycle, latency=design.rate.latency))
+    assert found.cycles == sum(run.result.cycles or 0 for run in runs) > 0
 
 
 def test_a_core_for_several_images_gets_them() -> None:

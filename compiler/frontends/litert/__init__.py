@@ -15,19 +15,13 @@ SUFFIX = ".tflite"
 def open_model(model: Any) -> LitertSource | None:
     """The source of a LiteRT file, given as a path or as its bytes; None for what is none.
 
-    Raises ModelError for a damaged file, and for models of TensorFlow and Keras, which their own tools export first.
+    Raises ModelError for a damaged file.
     """
     if isinstance(model, bytes):
         return LitertSource(model, "the model") if is_litert(model) else None
     if not isinstance(model, (str, Path)):
         return None
     path = Path(model)
-    if path.suffix in (".keras", ".h5") or (path / "saved_model.pb").is_file():
-        raise ModelError(
-            f"{str(model)!r} is a model of TensorFlow or Keras, which only their own tools read",
-            hint="export it: tf.lite.TFLiteConverter.from_keras_model(model).convert() makes a .tflite file, "
-                 "model.export('model.onnx', format='onnx') an ONNX file",
-        )  # fmt: skip
     try:
         with path.open("rb") as file:
             if not is_litert(file.read(8)) and path.suffix != SUFFIX:

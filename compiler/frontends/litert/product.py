@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...graph import Constant, Expr
-from ..onnx.product import matrix_product
+from ..forms import matrix_product
 from .site import Held, Result, Site, rule
 from .window import bias_of
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...graph import Attrs, Function, GraphError, Module, Span, TensorType, Tuple, Var
 from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_symbolic
 from ..errors import ModelError
-from ..onnx.reader import refuse_floats
+from ..refusals import refuse_floats
 from .file import TensorInfo, read_file, supported
 from .reader import GraphReader, refuse_unknown
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...graph import Constant, Expr
 from ...graph.dtypes import FLOATS
-from ..onnx.product import add_bias, integer_bias
+from ..forms import add_bias, integer_bias
 from . import fixed
 from .file import Quantisation
 from .schema import SAME, VALID

@@ -6,12 +6,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
 
 def external_files(path: str | Path) -> tuple[str, ...]:
-    """Names of the files that the tensors of a model are in, beside its own, relative to its folder."""
-    model = onnx.load(str(path), load_external_data=False)
+    """Names of the files that the tensors of a model are in, beside its own, relative to its folder; none of a file of
+    another format."""
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except DecodeError:
+        return ()
     nodes = [model.graph.node, *(function.node for function in model.functions)]
     tensors = [*_of_graph(model.graph), *(each for some in nodes for each in _of_nodes(some))]
     return tuple(sorted({ExternalDataInfo(each).location for each in tensors if uses_external_data(each)}))

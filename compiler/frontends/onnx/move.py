@@ -8,6 +8,7 @@ import numpy as np
 
 from ...graph import Constant, Expr
 from ...graph.dtypes import STRING
+from ..forms import crop_or_pad
 from .elementwise import real_constant
 from .node import Converted, Node, converter
 
@@ -161,23 +162,6 @@ def parts(node: Node, x: Expr, axis: int, sizes: tuple[int, ...]) -> tuple[Expr,
         raise node.error(f"parts of {sizes} do not make up axis {axis} of {x.tensor_type}")
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     return tuple(node.slice(x, axis, start, size) for start, size in zip(starts, sizes, strict=True))
-
-
-def crop_or_pad(node: Node, x: Expr, before: list[int], after: list[int], value: float | str) -> Expr:
-    """Elements added at each axis; a negative number takes away."""
-    starts = [max(-count, 0) for count in before]
-    sizes = [
-        size - start - max(-count, 0) for size, start, count in zip(x.shape, starts, after, strict=True)
-    ]  # fmt: skip
-    if tuple(sizes) != x.shape:
-        x = node.call("slice", x, starts=starts, sizes=sizes, steps=[1] * len(sizes))
-    added = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
-    if not any(map(any, added)):
-        return x
-    padded = [i for i, pair in enumerate(added) if any(pair)]
-    first = min(padded[0], max(len(added) - 2, 0))  # rows and columns stay together
-    shown = added[first:]
-    return node.call("pad", x, pads=[b for b, _ in shown] + [a for _, a in shown], value=value)
 
 
 @converter("Pad")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ...graph import Expr
-from .move import crop_or_pad
+from ..forms import crop_or_pad, moments
 from .node import Converted, Node, converter
 
 
@@ -31,15 +31,6 @@ def _batch_normalization(node: Node) -> Converted:
 
     result = node.call("nn.batch_norm", x, gamma, beta, own_mean, own_variance, epsilon=epsilon)
     return result, running(mean, own_mean), running(variance, own_variance)
-
-
-def moments(node: Node, x: Expr, axes: tuple[int, ...], keepdims: bool) -> tuple[Expr, Expr]:
-    """Mean and variance along axes."""
-    mean = node.call("nn.reduce_mean", x, axes=axes, keepdims=True)
-    centred = node.call("nn.subtract", x, mean)
-    squares = node.call("nn.multiply", centred, centred)
-    variance = node.call("nn.reduce_mean", squares, axes=axes, keepdims=keepdims)
-    return mean if keepdims else node.reshape(mean, variance.shape), variance
 
 
 @converter("InstanceNormalization")

@@ -2,65 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 import string
 
-import numpy as np
-
-from ...graph import Call, Constant, Expr
+from ...graph import Call, Expr
 from ...graph.dtypes import FLOATS
+from ..forms import add_bias, integer_bias, matrix_product, transposed
 from .node import Converted, Node, converter
 from .quantised import dequantised, dynamically, product_of_integers, quantised, raw, raw_integers, whole
-
-
-def add_bias(node: Node, x: Expr, bias: Expr) -> Expr:
-    """x + bias, one value a channel."""
-    size = math.prod(bias.shape)
-    return node.call("nn.add", x, node.reshape(bias, (1, size, *(1 for _ in x.shape[2:]))))
-
-
-def integer_bias(node: Node, bias: Expr, scale: np.ndarray) -> Expr:
-    """An int32 bias in units of ``scale`` (one, or one a channel), as real numbers."""
-    flat = node.reshape(bias, (math.prod(bias.shape),))
-    scales = scale.reshape(()) if scale.size == 1 else scale
-    zeros = np.zeros(scales.shape, bias.dtype)
-    axis = 0 if scales.ndim else 1
-    return node.call("dequantise", flat, Constant(scales.astype(np.float32)), Constant(zeros), axis=axis)
-
-
-def transposed(node: Node, w: Expr) -> Expr:
-    """A matrix with its axes swapped; for weights the constant itself is transposed."""
-    match w:
-        case Constant():
-            return Constant(w.value.T, w.name, w.span)
-        case Call(op="dequantise", args=(Constant() as q, Constant() as scale, zero_point)) if scale.value.ndim < 2:
-            axis = 1 - int(w.attr("axis")) if scale.value.ndim else 1
-            return node.call("dequantise", Constant(q.value.T, q.name, q.span), scale, zero_point, axis=axis)
-    return node.call("transpose", w, perm=(1, 0))
-
-
-def _is_weight(value: Expr) -> bool:
-    match value:
-        case Constant() | Call(op="dequantise", args=(Constant(), _, _)):
-            return len(value.shape) == 2 and value.dtype in FLOATS
-    return False
-
-
-def matrix_product(node: Node, a: Expr, b: Expr) -> Expr:
-    """a (..., C) times b (..., C, O), as numpy.matmul: an operand of rank 1 is one row, or one column."""
-    if len(a.shape) == 1:
-        product = matrix_product(node, node.reshape(a, (1, *a.shape)), b)
-        axis = len(product.shape) - min(len(b.shape), 2)
-        return node.reshape(product, (*product.shape[:axis], *product.shape[axis + 1 :]))
-    if len(b.shape) == 1:
-        product = matrix_product(node, a, node.reshape(b, (*b.shape, 1)))
-        return node.reshape(product, product.shape[:-1])
-    if not _is_weight(b):
-        return node.call("nn.matmul", a, b)
-    rows = a if len(a.shape) == 2 else node.reshape(a, (math.prod(a.shape[:-1]), a.shape[-1]))
-    product = node.call("nn.dense", rows, transposed(node, b))
-    return product if len(a.shape) == 2 else node.reshape(product, (*a.shape[:-1], b.shape[-1]))
 
 
 @converter("MatMul")

@@ -20,10 +20,10 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from ...graph import Attrs, Expr, Family, Function, GraphError, Module, Span, TensorType, Tuple, Var, calls
+from ...graph import Attrs, Expr, Function, GraphError, Module, Span, TensorType, Tuple, Var
 from ...graph.dtypes import DTYPES
-from ...graph.registry import operator_of
 from ..errors import ModelError, in_python
+from ..refusals import refuse_floats
 from . import (
     activation,
     constant,
@@ -311,19 +311,3 @@ def _captured(node: onnx.NodeProto) -> list[str]:
         used = [tensor for inner in graph.node for tensor in (*inner.input, *_captured(inner))]
         found += [tensor for tensor in (*used, *(output.name for output in graph.output)) if tensor not in own]
     return found
-
-
-def refuse_floats(module: Module) -> None:
-    """Refuse a model without any quantised tensor, in which a convolution or a matrix product has weights. What
-    quantised models leave in floating point is computed on the host."""
-    order = [(node, operator_of(node)) for node in calls(module.main.body)]
-    if any(entry is not None and entry.family is Family.QUANTISE for _, entry in order):
-        return
-    for node, entry in order:
-        if entry is not None and entry.weights is not None:
-            raise ModelError(
-                "is not quantised: its weights are floating point",
-                at=node.span,
-                hint="make 8 bits of it with weft quantise MODEL --calibrate EXAMPLES, "
-                "or with onnxruntime's quantize_static",
-            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...graph import Array, Constant, Expr
-from .move import crop_or_pad
+from ..forms import crop_or_pad
 from .node import Converted, Node, converter
 from .types import dtype_name
 

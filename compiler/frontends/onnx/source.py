@@ -9,6 +9,7 @@ import onnx
 
 from ...graph import Module
 from ...graph.symbolic import SymbolicInput, SymbolicTypes
+from ..errors import ModelError
 from .reader import from_onnx, load_model
 from .symbolic import infer_types, symbolic_inputs
 
@@ -26,6 +27,27 @@ class OnnxSource:
 
     def module(self, shapes: Mapping[str, Sequence[int]], *, require_quantised: bool) -> Module:
         return from_onnx(self._model, shapes, require_quantised=require_quantised)
+
+    def with_batch(self, batch: int) -> OnnxSource:
+        """The model for ``batch`` samples at once: what it knew of inner shapes is forgotten. ModelError for an input
+        whose file fixes more than one sample."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self._model)
+        constants = {each.name for each in model.graph.initializer}
+        for value in (*model.graph.input, *model.graph.output):
+            sizes = value.type.tensor_type.shape.dim
+            if value.name in constants or not sizes:
+                continue
+            if sizes[0].dim_value > 1:
+                raise ModelError(
+                    f"{value.name!r} has a batch of {sizes[0].dim_value}, so a batch of {batch} cannot be told",
+                    hint="export the network with a batch of 1 or an open one",
+                )
+            sizes[0].dim_value = batch
+        del model.graph.value_info[:]
+        made = OnnxSource(model)
+        made.name = self.name
+        return made
 
     def types(self, shapes: Mapping[str, Sequence[int]]) -> SymbolicTypes:
         return infer_types(self._model, shapes)

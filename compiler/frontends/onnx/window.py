@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...graph import Call, Constant, Expr
-from .move import crop_or_pad
+from ..forms import add_bias, crop_or_pad, integer_bias
 from .node import CONVERTERS, Converted, Node, converter
-from .product import add_bias, integer_bias
 from .quantised import dequantised, product_of_integers, quantised, raw_integers, whole
 
 Ints = tuple[int, ...]

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...graph import Array, Constant, Expr
-from ..onnx.move import crop_or_pad
-from ..onnx.product import transposed
+from ..forms import crop_or_pad, transposed
 from .site import Site, rule
 
 

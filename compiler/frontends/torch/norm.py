@@ -9,7 +9,7 @@ import numpy as np
 
 from ...graph import Constant, Expr
 from ...graph.dtypes import HALVES, numpy_dtype
-from ..onnx.norm import moments
+from ..forms import moments
 from .site import Site, rule
 
 

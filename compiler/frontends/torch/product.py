@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...graph import Expr
-from ..onnx.product import matrix_product, transposed
+from ..forms import matrix_product, transposed
 from .site import Site, category, rule
 
 Number = int | float

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from ...graph import Attrs, Constant, Expr, Function, Module, Span, TensorType, Tuple, Var
 from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_symbolic, sizes_text
 from ..errors import ModelError
-from ..onnx.reader import refuse_floats
+from ..refusals import refuse_floats
 from .reader import GraphReader, at_sizes, refuse_unknown
 from .tensors import array_of, dtype_name
 
