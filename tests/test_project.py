@@ -319,6 +319,7 @@ ASKED_BY_NAME = {
     "accel/fuse": 7,
     "accel/host_moves": 2,
     "accel/inner_tensors": 1,
+    "accel/numbers_of_rows": 3,
     "accel/pack_layout": 6,
     "accel/phases": 1,
     "accel/place_concat": 1,

@@ -21,6 +21,7 @@ from ....passes.manager import Pass, rule_pass
 from ....passes.simplify import MOVES
 from ..operators.packed_layout import PACKABLE_RANKS, Blocks, spatial
 from .flatten_into_kernel import flattening
+from .numbers_of_rows import can_be_in_all_lanes, in_all_lanes, is_number_of_rows, rows_fit
 from .prices import HOST_STEP, Rate, entries_of
 
 Shape = tuple[int, ...]
@@ -46,7 +47,7 @@ def _run(module: Module, rate: Rate) -> Module:
     memo: dict[Expr, Expr] = {}
     for node in topological_order(module.main.body):
         if isinstance(node, Call) and node in chosen:
-            total = _under(node, chosen[node], frozenset(graph.islands[node]), memo)
+            total = _under(node, chosen[node], frozenset(graph.islands[node]), rate.blocks, memo)
             memo[node] = call("reshape", total, shape=node.shape, span=Span(node.span.nodes, node.span.tensor))
         else:
             memo[node] = with_children(node, tuple(memo[child] for child in node.children))
@@ -91,10 +92,17 @@ class _Graph:
         return list(found.values())
 
     def operands(self, root: Call) -> list[tuple[Expr, Expr]]:
-        """The values from outside that an island reads: before reshapes, and as they are read."""
+        """The values from outside that an island reads element by element: before reshapes, and as they are read."""
         steps = self.islands[root]
-        read = dict.fromkeys(arg for step in steps for arg in step.args if not _is_number(step, arg))
+        read = dict.fromkeys(
+            arg for step in steps for arg in step.args if not _is_number(step, arg) and not is_number_of_rows(step, arg)
+        )
         return [(_before_reshapes(arg), arg) for arg in read if arg not in steps]
+
+    def may_have(self, root: Call, shape: Shape) -> bool:
+        """Whether an island can be computed under a shape."""
+        rows = [step for step in self.islands[root] if any(is_number_of_rows(step, arg) for arg in step.args)]
+        return shape == root.shape or all(rows_fit(step, shape) for step in rows)
 
     def uses(self, root: Call) -> list[tuple[Expr, Expr]]:
         """The value of an island as it is read, a reshape of it perhaps, and who reads it."""
@@ -156,7 +164,7 @@ def _cheapest(graph: _Graph, group: Sequence[Call], rate: Rate) -> Shape | None:
     edges = _Edges.of(graph, group)
     best, least = None, _price(graph, edges, {root: root.shape for root in group}, rate)
     for shape in dict.fromkeys([*edges.shapes, *(root.shape for root in group)]):
-        if len(shape) not in PACKABLE_RANKS:
+        if len(shape) not in PACKABLE_RANKS or not all(graph.may_have(root, shape) for root in group):
             continue
         price = _price(graph, edges, dict.fromkeys(group, shape), rate)
         if price < least:
@@ -225,12 +233,13 @@ def _elementwise(node: Call) -> Sequence[Call]:
             return []
         numbers = [arg for arg in step.args if _is_number(step, arg)]
         computed = [arg for arg in step.args if arg not in numbers]
-        if any(arg.shape != node.shape for arg in computed):
+        rows = [arg for arg in computed if is_number_of_rows(step, arg) and can_be_in_all_lanes(arg)]
+        if any(arg.shape != node.shape for arg in computed if arg not in rows):
             return []
         if any(not isinstance(arg, Constant) or len(np.unique(arg.value)) != 1 for arg in numbers):
             return []
         found[step] = None
-        waiting += [arg for arg in computed if isinstance(arg, Call) and arg.dtype == "int32"]
+        waiting += [arg for arg in computed if isinstance(arg, Call) and arg.dtype == "int32" and arg not in rows]
     return list(found)
 
 
@@ -239,14 +248,17 @@ def _is_number(step: Call, arg: Expr) -> bool:
     return step.op == "requantise" and arg is not step.args[0]
 
 
-def _under(node: Expr, shape: Shape, steps: frozenset[Call], memo: Mapping[Expr, Expr]) -> Expr:
+def _under(node: Expr, shape: Shape, steps: frozenset[Call], blocks: Blocks, memo: Mapping[Expr, Expr]) -> Expr:
     """``node`` with all of its elements under another shape."""
     if isinstance(node, Call) and node in steps:
-        args = [
-            Constant(np.full(shape[1], arg.value.flat[0], arg.value.dtype))
-            if isinstance(arg, Constant) and _is_number(node, arg) else _under(arg, shape, steps, memo)
-            for arg in node.args
-        ]  # fmt: skip
+        args: list[Expr] = []
+        for arg in node.args:
+            if isinstance(arg, Constant) and _is_number(node, arg):
+                args.append(Constant(np.full(shape[1], arg.value.flat[0], arg.value.dtype)))
+            elif is_number_of_rows(node, arg):
+                args.append(in_all_lanes(arg, shape, blocks, memo))
+            else:
+                args.append(_under(arg, shape, steps, blocks, memo))
         return call(node.op, *args, span=node.span, **node.attrs)
     value = memo[node]
     if isinstance(value, Constant):
