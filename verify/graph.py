@@ -146,6 +146,9 @@ def _packed(node: Call, name: str, operands: Sequence[Node], attrs: dict[str, An
         return _rearranged(as_value(operands[0]), lambda x: layout.filled(x, blocks))
     if name == "unpack":
         return _rearranged(as_value(data[0]), lambda x: _without_padding(x, attrs["shape"]))
+    if name == "as_pixel":  # its channels are the bytes of what is filled up, as they lie
+        shape = node.args[0].shape
+        return _rearranged(as_value(data[0]), lambda x: layout.in_memory_order(x, shape).reshape(1, -1, 1, 1))
     if name == "concat":
         return _side_by_side([as_value(each) for each in data])
     if name in _PACKED_WEIGHTS:

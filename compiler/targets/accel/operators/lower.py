@@ -22,7 +22,7 @@ from ....tensor.view import Builder, NotLoweredError, View
 from ...errors import CompileError
 from .builder import Formula, PackedBuilder, Window
 from .empty_matrices import Kept, Mask
-from .operators import packed_form, plain_form
+from .operators import AS_PIXEL, packed_form, plain_form
 from .packed_layout import Blocks, blocks_of, matrix_pitch
 
 
@@ -230,10 +230,13 @@ class _Lowering:
     def run(self) -> Kernel:
         function = self.function
         matrices = [node.args[1] for node in calls(function.body) if node.op == packed_form("product")]
+        pixels = {node.args[0]: node for node in calls(function.body) if node.op == AS_PIXEL}
         params = [
-            self._matrices(param) if param in matrices else self._placeholder(param, param.name)
+            self._matrices(param) if param in matrices
+            else self._pixel(param, pixels[param]) if param in pixels
+            else self._placeholder(param, param.name)
             for param in function.params
-        ]
+        ]  # fmt: skip
         if not is_chain(function):
             output, section = self._layer(function, params, stays=False)
             return self._kernel(params, [section], output)
@@ -264,6 +267,10 @@ class _Lowering:
         images, groups, outputs, *_, block = node.shape
         wish = Builder(_taken=self.taken).name(node.name)
         return te.placeholder((images, groups, outputs // block, block, block), _dtype(node), wish)
+
+    def _pixel(self, node: Var, read: Call) -> te.Tensor:
+        """An activation as the one pixel that its bytes are read as."""
+        return te.placeholder(read.shape, _dtype(node), Builder(_taken=self.taken).name(node.name))
 
     def _builder(self, function: Function) -> PackedBuilder:
         first = next((node for node in topological_order(function.body) if isinstance(node, Call)), None)

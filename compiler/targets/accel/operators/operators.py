@@ -42,7 +42,7 @@ from ....operators.reasons import INTEGER_HAS_NO_GRADIENT
 from ....operators.samples import sample_of
 from ....operators.type_rules import integer, ints, require, require_dtype
 from ....tensor import ir as tir
-from ....tensor.view import Builder, Index, View
+from ....tensor.view import Builder, Index, NotLoweredError, View
 from . import packed_layout
 from .builder import Formula, PackedBuilder, PackedRule, packed
 from .packed_layout import Blocks, blocks_of
@@ -62,6 +62,8 @@ PACKED: dict[str, Any] = {
     "family": Family.PACKED, "gradient": INTEGER_HAS_NO_GRADIENT, "accuracy": Accuracy.EXACT,
 }  # fmt: skip
 _ARITHMETIC: dict[str, Any] = {**PACKED, "fusion": Fusion.ELEMENTWISE}
+
+AS_PIXEL = packed_form("as_pixel")
 
 SAMPLE_BLOCKS, SAMPLE_SHAPE = Blocks(2, 4, 8), (3, 9, 4, 6)
 
@@ -390,6 +392,20 @@ def _concat_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     return TensorType((first.shape[0], sum(operand.shape[1] for operand in operands), *first.shape[2:]), "int8")
 
 
+def _as_pixel_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, blocks = operands[0], blocks_of(attrs["blocks"])
+    require_dtype(x, "the input", "int8")
+    require_packed(x, "the input", blocks)
+    require(blocks.batch == 1, f"images of {blocks} do not lie one after another")
+    return blocks.packed_type(TensorType((1, x.size, 1, 1), "int8"))
+
+
+def _as_pixel_read(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
+    if operands[0].shape != call.shape:
+        raise NotLoweredError("only a parameter of a function can be read as one pixel")
+    return operands[0]
+
+
 def _pack_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     require_dtype(operands[0], "the input", "int8")
     return blocks_of(attrs["blocks"]).packed_type(operands[0])
@@ -408,6 +424,13 @@ register(Operator(
     fusion=Fusion.LAYOUT, lower=unsupported("the linker places its operands side by side, or copies them"),
     defaults={"blocks": REQUIRED}, sample=packed_sample("packed_concat", operands=2),
     doc="Channels one after another: a matter of placement only.",
+))  # fmt: skip
+
+register(Operator(
+    AS_PIXEL, "x", types=_as_pixel_type, numpy=lambda x, blocks: x.reshape(1, -1, 1, 1, *x.shape[4:]), **PACKED,
+    fusion=Fusion.LAYOUT, lower=packed(_as_pixel_read), defaults={"blocks": REQUIRED},
+    sample=packed_sample(AS_PIXEL, blocks=Blocks(1, 4, 8)),
+    doc="An activation as one image of one pixel, whose channels are its bytes as they lie.",
 ))  # fmt: skip
 
 _HOST: dict[str, Any] = {**PACKED, "family": Family.HOST, "fusion": Fusion.LAYOUT, "passive": True}

@@ -32,7 +32,7 @@ from ..link.tuned import Lookup, Tuned, chain_text, layer_text
 from ..operators.depthwise_mode import in_depthwise_mode
 from ..operators.empty_matrices import Kept
 from ..operators.lower import lower_function
-from ..operators.operators import is_requantised, packed_form
+from ..operators.operators import AS_PIXEL, is_requantised, packed_form
 from ..schedule.tiling import ChainTiling, Problem
 from ..walk.emit import Emitter
 from ..walk.emit_nest import DramBuffer
@@ -382,6 +382,8 @@ def why_not(value: Call, reader: Call, place: int, uses: int) -> str:
     anchor, other = _anchor(made), _anchor(reads)
     if anchor is None or other is None:
         return "only convolutions and poolings are chained"
+    if any(node.op == AS_PIXEL for node in calls(made.body)):
+        return "it reads its input as one pixel, as it lies in memory"
     param = reads.params[place]
     if other.args[0] != param or use_counts(reads.body)[param] != 1:
         return "the layer that reads it adds it to its own result"

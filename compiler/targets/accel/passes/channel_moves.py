@@ -26,7 +26,7 @@ MOST_CHANNELS = 1024
 LARGEST = 1 << 24
 """Elements of a tensor that is looked at."""
 
-_BEYOND_BYTES = 1024
+BEYOND_BYTES = 1024
 """Where the numbers of elements begin: what a move fills in is none of them."""
 
 
@@ -54,7 +54,7 @@ def _picking_layer(node: Call) -> Call | None:
     """The call of a primitive function that does what the moves below ``node`` do; None where they do more."""
     chain: list[Call] = []
     root: Expr = node
-    while isinstance(root, Call) and _source(root) is not None:
+    while isinstance(root, Call) and move_of(root) is not None:
         chain.append(root)
         root = root.args[0]
     if not chain or not _is_on_core(root) or len(root.shape) != 4 or len(node.shape) != 4:
@@ -68,11 +68,11 @@ def _picking_layer(node: Call) -> Call | None:
         return None
     if root.shape[1] > MOST_CHANNELS or root.tensor_type.size > LARGEST:
         return None
-    places = np.arange(root.tensor_type.size).reshape(root.shape) + _BEYOND_BYTES
+    places = np.arange(root.tensor_type.size).reshape(root.shape) + BEYOND_BYTES
     moved = places
     for move in reversed(chain):
-        moved = _moved(move, moved)
-    picked = (moved[0, :, 0, 0] - _BEYOND_BYTES) // (root.shape[2] * root.shape[3])
+        moved = moved_by(move, moved)
+    picked = (moved[0, :, 0, 0] - BEYOND_BYTES) // (root.shape[2] * root.shape[3])
     if not np.isin(picked, range(root.shape[1])).all() or not np.array_equal(moved, places[:, picked]):
         return None
     weights = np.zeros((len(picked), root.shape[1], 1, 1), np.int8)
@@ -84,7 +84,7 @@ def _picking_layer(node: Call) -> Call | None:
     return call(Function((x,), layer, attrs), root, span=node.span)
 
 
-def _source(node: Call) -> Call | None:
+def move_of(node: Call) -> Call | None:
     """The move of one computed value that a call is, in ``main`` or on the host."""
     inner = node.op.body if isinstance(node.op, Function) and node.op.host_reason else node
     entry = operator_of(inner)
@@ -95,8 +95,9 @@ def _source(node: Call) -> Call | None:
     return inner if alone and node.dtype == "int8" else None
 
 
-def _moved(node: Call, values: Array) -> Array:
-    inner = _source(node)
+def moved_by(node: Call, values: Array) -> Array:
+    """What a move makes of other values."""
+    inner = move_of(node)
     if inner is None:
         raise TypeError(f"{node.op} is no move")
     return apply(inner, [values, *(arg.value for arg in inner.args[1:] if isinstance(arg, Constant))])

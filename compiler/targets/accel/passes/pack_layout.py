@@ -34,25 +34,32 @@ from ..operators import packed_layout
 from ..operators.lower import Kernel, copy_kernel, lower_function
 from ..operators.operators import packed_form
 from ..operators.packed_layout import PACKABLE_RANKS, Blocks, is_packable
+from .order_of_bytes import moves_before, order_of_bytes, reading_as_pixel
 from .place_concat import Gaps, closing_gaps, reading_gaps
 
 WhyNot = Callable[[Kernel], str]
 """Why a kernel does not fit the core's scratchpads; empty if it does."""
 
 
-def pack_layout(blocks: Blocks, why_not: WhyNot = lambda _: "") -> Pass:
-    """The pass for an array of this shape. ``why_not``: asked for the kernels that concatenations take."""
-    return Pass("pack-layout", lambda module: _Packer(module, blocks, why_not).run(), needs=("fuse",), stage="packed")
+def pack_layout(blocks: Blocks, why_not: WhyNot = lambda _: "", group: int = 0) -> Pass:
+    """The pass for an array of this shape. ``why_not``: asked for the kernels that concatenations take. ``group``: of
+    weights that share a scale, on a core that unpacks weights of 4 bits; they are not parted."""
+
+    def run(module: Module) -> Module:
+        return _Packer(module, blocks, why_not, group).run()
+
+    return Pass("pack-layout", run, needs=("fuse",), stage="packed")
 
 
 class _Packer:
     """Every value of ``main`` has a plain form, a packed form, or both; the missing one is made when it is needed.
     ``with_gaps``: concatenations that have a packed form between whose operands are gaps, and perhaps no other."""
 
-    def __init__(self, module: Module, blocks: Blocks, why_not: WhyNot) -> None:
+    def __init__(self, module: Module, blocks: Blocks, why_not: WhyNot, group: int) -> None:
         self.module = module
         self.blocks = blocks
         self.why_not = why_not
+        self.group = group
         self.plain_form: dict[Expr, Expr] = {}
         self.packed_form: dict[Expr, Expr] = {}
         self.with_gaps: dict[Expr, tuple[Call, Gaps]] = {}
@@ -127,6 +134,11 @@ class _Packer:
         if function not in self.functions:
             self.functions[function] = pack_function(function, self.blocks)
         packed = self.functions[function]
+        if not all(arg in self.packed_form for arg in node.args):
+            found = self._reading_as_it_lies(node, function)
+            if found is not None:
+                self.packed_form[node] = found
+                return
         with_gaps: dict[int, Call] = {}
         for place, arg in enumerate(node.args):
             source, gaps = self.with_gaps.get(arg, (None, None))
@@ -138,6 +150,23 @@ class _Packer:
             packed = pack_function(function, self.blocks)
         args = (with_gaps.get(place) or self.packed(arg) for place, arg in enumerate(node.args))
         self.packed_form[node] = call(packed, *args, span=node.span, **node.attrs)
+
+    def _reading_as_it_lies(self, node: Call, function: Function) -> Call | None:
+        """A call of a dense layer that reads its one row where a layer of the core has put it, in another order, with
+        its weights in that order; None where it is no such layer, or the host has the row anyway."""
+        for place, arg in enumerate(node.args):
+            source, moves = moves_before(arg)
+            if not moves or source not in self.packed_form:
+                continue
+            order = order_of_bytes(source, moves, self.blocks, self.group)
+            other = reading_gaps(function, place, order, self.blocks) if order is not None else None
+            if other is None:
+                continue
+            other = replace(other, attrs=function.attrs.replace(macs=self.functions[function].attrs["macs"]))
+            made = reading_as_pixel(pack_function(other, self.blocks), place, self.packed(source), self.blocks)
+            args = (self.packed(source if number == place else each) for number, each in enumerate(node.args))
+            return call(made, *args, span=node.span, **node.attrs)
+        return None
 
     def _move(self, node: Call, name: str) -> None:
         if name == "reshape" and _same_pixels(node.args[0].shape, node.shape):

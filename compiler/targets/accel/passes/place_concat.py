@@ -25,7 +25,8 @@ ENTRY_CYCLES = 2
 
 @dataclass(frozen=True)
 class Gaps:
-    """``shape`` of a concatenation with its gaps, and where in it its channels lie."""
+    """``shape`` of a concatenation with its gaps, or of another value that does not lie as it is read, and where in it
+    the channels lie."""
 
     shape: tuple[int, ...]
     channels: npt.NDArray[np.int64]
