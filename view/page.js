@@ -447,7 +447,7 @@ function turnTo(side) {
   showGraph();
 }
 let turn = 0, shown = Promise.resolve();
-function choose(layer, how = {}) { return shown = show(layer, how); }
+function choose(layer, how = {}) { return shown = show(layer, how); }  // `shown`: when what was chosen last can be seen
 async function show(layer, { cycle = null, from = "" }) {
   const mine = turn += 1;
   Object.assign(state, { layer, cycle, instruction: null });
@@ -557,7 +557,7 @@ function start() {
   turnTo(side);
   const slowest = layersOf(side).reduce((best, each, place, all) => cyclesOf(each) > cyclesOf(all[best]) ? place : best, 0);
   const wanted = layer === undefined ? slowest : Number(layer);
-  if (layersOf(side).length) choose(Math.min(wanted, layersOf(side).length - 1));
+  return layersOf(side).length ? choose(Math.min(wanted, layersOf(side).length - 1)) : null;
 }
 find("layer-box").textContent = "";
-requestAnimationFrame(() => setTimeout(start));
+shown = new Promise(done => requestAnimationFrame(() => setTimeout(() => done(start()))));  // the graph is seen first

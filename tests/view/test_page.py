@@ -23,7 +23,7 @@ from weft.view.side import side
 
 WIDE = "--window-size=1300,1000"
 SETTLED = """
-      const settle = async () => { await new Promise(done => setTimeout(done, 30)); await shown; };
+      const settle = async () => { let seen; do { seen = shown; await seen; } while (seen !== shown); };
       await settle();
 """
 
