@@ -28,7 +28,7 @@ from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import read_inputs
 from .app import board_app
 from .doctor import CoreOption, HostArgument, ModelOption, compiled_network
-from .output import JsonOption, err, out, output_file, print_json, table
+from .output import CalibrateOption, JsonOption, err, out, output_file, print_json, table
 
 
 @board_app.command()
@@ -36,6 +36,7 @@ def bench(
     host: HostArgument,
     config: CoreOption = None,
     model: ModelOption = None,
+    calibrate_with: CalibrateOption = None,
     launches: Annotated[int, typer.Option(min=1, help="Launches of an empty program.")] = 100,
     megabytes: Annotated[int, typer.Option(min=1, max=1024, help="MiB to send up and down.")] = 8,
     images: Annotated[int, typer.Option(min=1, help="Runs of the network.")] = 20,
@@ -45,7 +46,7 @@ def bench(
     chosen = find_host(host.removeprefix("pynq://"))
     core = core_of(chosen) if config is None else load_config(config)
     with progress(f"{chosen.name}: compiling", err) as status:
-        network = compiled_network(model, core)
+        network = compiled_network(model, core, calibrate_with, status)
         costs = measure_board(chosen, core, launches=launches, megabytes=megabytes, progress=status.update)
         figures: dict[str, Any] = {"board": chosen.name, "core": core.name, **asdict(costs)}
         if network is not None:

@@ -14,6 +14,7 @@ from ..runtime.index_inputs import module_indices
 from ..runtime.inputs import read_inputs
 from .app import app
 from .output import (
+    CalibrateOption,
     ConfigOption,
     InputOption,
     JsonOption,
@@ -26,6 +27,7 @@ from .output import (
     table,
     wide_console,
 )
+from .source import given_model
 
 
 @app.command("compare")
@@ -39,11 +41,13 @@ def compare_command(
     tolerance: Annotated[float, typer.Option(help="For floats, as a part of the tensor's largest magnitude.")] = 1e-4,
     seed: SeedOption = 0,
     shape: ShapeOption = None,
+    calibrate_with: CalibrateOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a model in two places; print the error of each tensor that both make, and the first that differs."""
     with progress("reading the model", err) as status:
-        module = read(model).module(parse_shapes(shape), require_quantised=False)
+        whole = given_model(model, shape, calibrate_with, status.update)
+        module = read(whole).module(parse_shapes(shape), require_quantised=False) if isinstance(whole, Path) else whole
         values = read_inputs(model_inputs(module), inputs, seed, module_indices(module))
         status.update(f"running on {first} and {second}")
         found = compare(module, first, second, values, config=config, threads=threads, tolerance=tolerance)

@@ -19,6 +19,7 @@ from .added_passes import PassOption, pass_options, pass_records, print_passes
 from .app import app
 from .output import (
     CacheOption,
+    CalibrateOption,
     JsonOption,
     ShapeOption,
     beside,
@@ -46,10 +47,6 @@ CheckOption = Annotated[
     bool, typer.Option("--check", help="Run the model before and after each pass; name the first one that differs.")
 ]
 DiffOption = Annotated[Path | None, output_file(help="Write a web page with the graph before and after each pass.")]
-CalibrateOption = Annotated[
-    Path | None,
-    typer.Option("--calibrate", metavar="FILE", help="Quantise a float model by the examples in FILE (.npz or .npy)."),
-]
 RangesOption = Annotated[
     Ranges, typer.Option("--ranges", help="With --calibrate: what of the values that were seen 8 bits cover.")
 ]

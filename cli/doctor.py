@@ -17,12 +17,13 @@ from ..compiler.compile import compile_model
 from ..compiler.model import CompiledModel
 from ..compiler.targets.errors import CompileError
 from ..hw.config import CoreConfig, load_config
-from ..progress import progress
+from ..progress import Updates, progress
 from ..runtime.device import Device
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import read_inputs
 from .app import board_app
-from .output import JsonOption, err, out, print_json
+from .output import CalibrateOption, JsonOption, err, out, print_json
+from .source import given_model
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
 """A small quantised network; it is beside the package in a checkout, and not installed with it."""
@@ -42,7 +43,11 @@ ModelOption = Annotated[
 
 @board_app.command()
 def doctor(
-    host: HostArgument, config: CoreOption = None, model: ModelOption = None, as_json: JsonOption = False
+    host: HostArgument,
+    config: CoreOption = None,
+    model: ModelOption = None,
+    calibrate_with: CalibrateOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Check a board, from the link to the core's engines: what is well, what is not, and what to do about it.
 
@@ -52,7 +57,7 @@ def doctor(
     core = core_of(chosen) if config is None else load_config(config)
     verdicts = []
     with progress(f"{chosen.name}: compiling", err) as status:
-        network = compiled_network(model, core)
+        network = compiled_network(model, core, calibrate_with, status)
         for verdict in examine(
             chosen, core, None if network is None else try_network(network),
             least_memory=0 if network is None else network.on_core.window_bytes, progress=status.update,
@@ -70,11 +75,16 @@ def doctor(
     raise typer.Exit(bool(ill))
 
 
-def compiled_network(path: Path | None, core: CoreConfig) -> CompiledModel | None:
+def compiled_network(
+    path: Path | None, core: CoreConfig, calibrate: Path | None, status: Updates
+) -> CompiledModel | None:
     """A network for the core: by default the digits example, and none where that is not there."""
     if path is None and not DIGITS.exists():
         return None
-    compiled = compile_model(path or DIGITS, "accel", {"config": core})
+    if path is None and calibrate is not None:
+        raise CompileError("--calibrate is for the model of --model", hint="name that, too")
+    whole = given_model(path or DIGITS, None, calibrate, status.update)
+    compiled = compile_model(whole, "accel", {"config": core})
     if not isinstance(compiled, CompiledModel):
         raise CompileError("a model with open sizes cannot be tried", at=path, hint="fix its sizes")
     if compiled.core is None:

@@ -38,6 +38,7 @@ from .compile import (
 )
 from .output import (
     CacheOption,
+    CalibrateOption,
     JsonOption,
     ShapeOption,
     check_places,
@@ -177,6 +178,7 @@ def evaluate(
     target: Annotated[str | None, typer.Option("--target", help="What to compile a model for. Default: accel.")] = None,
     result: Annotated[str | None, typer.Option("--result", help="The output that has the classes' scores.")] = None,
     shape: ShapeOption = None,
+    calibrate_with: CalibrateOption = None,
     added: PassOption = None,
     cache: CacheOption = True,
     as_json: JsonOption = False,
@@ -186,7 +188,9 @@ def evaluate(
     """Run a model on all examples of a file, on any device, and print how many it reads right."""
     with progress("reading", err) as status:
         right = None if labels is None else read_labels(labels)
-        compiled = compiled_source(source, target, shape, added, [], chosen, status, cache=cache)
+        compiled = compiled_source(
+            source, target, shape, added, [], chosen, status, cache=cache, calibrate=calibrate_with
+        )
         if isinstance(compiled, OpenModel):
             raise CompileError("a model with open sizes cannot be evaluated", hint="fix its sizes by --shape")
         batches = read_examples(data, _signature(compiled))

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..compiler.graph import Module
 from ..compiler.tune.database import Database
 from ..explore.errors import ExploreError
 from ..explore.live import LivePage
@@ -26,6 +27,7 @@ from ..files import write_atomically
 from ..progress import progress
 from .app import app
 from .output import JsonOption, check_places, err, out, output_file, print_json, table, wide_console
+from .source import given_model
 
 FORMATS = {
     "cycles": ",.0f", "core_cycles": ",.0f", "host_cycles": ",.0f", "on_core": ".1%", "energy": ".3f", "area": ".1%",
@@ -71,6 +73,15 @@ def explore_command(
     validated: Annotated[
         Path | None, typer.Option("--validate", metavar="NETWORK", help="Run it on the RTL of each core of the front.")
     ] = None,
+    calibrate_with: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--calibrate",
+            metavar="FILE",
+            help="Quantise a float network by examples in FILE, which is "
+            "written beside it as NAME-8bit.onnx; repeat, one for each network in order.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure points of a space of cores, memories and compiler knobs; print those that no other one beats."""
@@ -79,6 +90,8 @@ def explore_command(
     check_places(results, page)
     space = load_space(space_file)
     files = [*networks, *(more or ())]
+    if calibrate_with:
+        files = in_eight_bits(files, calibrate_with)
     known = [open_network(each) for each in files]
     checked = None if validated is None else open_network(validated)
     count = os.cpu_count() or 1 if workers is None else workers
@@ -119,6 +132,24 @@ def explore_command(
     wrong = [check for check in checks if not check.good]
     if wrong:
         raise ExploreError(f"{len(wrong)} of {len(checks)} points of the front differ on the RTL: {wrong[0]}")
+
+
+def in_eight_bits(networks: Sequence[Path], examples: Sequence[Path]) -> list[Path]:
+    """Float networks as files in 8 bits, which workers and other commands can read. ExploreError unless there is one
+    file of examples for each network."""
+    if len(networks) != len(examples):
+        raise ExploreError(f"there are {len(networks)} networks, but {len(examples)} files of examples",
+                           hint="--calibrate is repeated, one for each network in order")  # fmt: skip
+    from ..compiler.exporters import export_onnx
+
+    files = [network.with_name(f"{network.stem}-8bit.onnx") for network in networks]
+    check_places(*files)
+    with progress("quantising", err) as status:
+        for network, given, path in zip(networks, examples, files, strict=True):
+            module = given_model(network, None, given, status.update)
+            assert isinstance(module, Module)  # there are examples
+            export_onnx(module, path)
+    return files
 
 
 def _line(study: Study) -> str:

@@ -35,6 +35,10 @@ InputOption = Annotated[
     Path | None, typer.Option("--input", "-i", help="A .npz with one array per input, or a .npy. Default: random.")
 ]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of random inputs.")]
+CalibrateOption = Annotated[
+    Path | None,
+    typer.Option("--calibrate", metavar="FILE", help="Quantise a float model by the examples in FILE (.npz or .npy)."),
+]
 CacheOption = Annotated[
     bool, typer.Option("--cache/--no-cache", help="Load what was compiled before, if nothing has changed.")
 ]

@@ -44,6 +44,7 @@ from ..sim.dram import DramModel
 from .app import app
 from .output import (
     CacheOption,
+    CalibrateOption,
     JsonOption,
     ShapeOption,
     beside,
@@ -57,7 +58,7 @@ from .output import (
 )
 from .profile_cpu import profile_on_cpu
 from .profile_gpu import CUDA, profile_gpu, show_gpu_profile
-from .source import compiled_with_fixed_sizes, is_artifact, opened_artifact
+from .source import compiled_with_fixed_sizes, given_model, is_artifact, opened_artifact
 from .target_options import Chosen, options_of, with_target_options
 
 MODEL, RTL = "model", "rtl"
@@ -90,6 +91,7 @@ def profile_command(
     ] = None,
     others: Annotated[bool, typer.Option("--what-if/--no-what-if", help="Predict cycles on other hardware.")] = True,
     shape: ShapeOption = None,
+    calibrate_with: CalibrateOption = None,
     cache: CacheOption = True,
     as_json: JsonOption = False,
     *,
@@ -100,10 +102,11 @@ def profile_command(
     machine. On a GPU (--target cuda): time by kernel, or what is predicted of it."""
     target = target or _usual_target(source)
     if target == CUDA:
-        _profile_cuda(source, device, shape, chosen, cache=cache, as_json=as_json)
+        _profile_cuda(source, device, shape, calibrate_with, chosen, cache=cache, as_json=as_json)
         return
     if target == CPU:
-        profile_on_cpu(source, output or beside(source, ".profile"), shape, chosen, cache=cache, as_json=as_json)
+        folder = output or beside(source, ".profile")
+        profile_on_cpu(source, folder, shape, calibrate_with, chosen, cache=cache, as_json=as_json)
         return
     if target != ACCEL:
         raise CompileError(f"there is no profile for target {target!r}", hint=f"--target {ACCEL}, {CPU} or {CUDA}")
@@ -112,7 +115,7 @@ def profile_command(
     recompile: Recompile | None = None
     with progress("reading", err) as status:
         if is_artifact(source):
-            compiled = opened_artifact(source, chosen, shape=shape)
+            compiled = opened_artifact(source, chosen, shape=shape, calibrate=calibrate_with)
             if compiled.core is None:
                 raise CompileError(f"nothing of {source} runs on a core", hint="leave out --target")
             dram = _memory(compiled.config, latency, bandwidth)
@@ -121,10 +124,11 @@ def profile_command(
             asked = options_of("accel", chosen)
             dram = _memory(AccelOptions(config=asked.get("config", "pynq")).core, latency, bandwidth)
             options = {"dram": dram, **asked}
+            whole = given_model(source, shape, calibrate_with, status.update)
 
             def recompile(core: CoreConfig) -> CompiledModel:
                 own = {**options, "config": core}
-                return compiled_with_fixed_sizes(source, "accel", own, shape, status.update, measured=True, cache=cache)
+                return compiled_with_fixed_sizes(whole, "accel", own, shape, status.update, measured=True, cache=cache)
 
             compiled = recompile(options.get("config", "pynq"))
         status.update(f"running on {device}")
@@ -167,13 +171,16 @@ def _usual_target(source: Path) -> str:
     return CPU if model.target == ACCEL and model.core is None else model.target
 
 
-def _profile_cuda(source: Path, device: str, shape: ShapeOption, chosen: Chosen, *, cache: bool, as_json: bool) -> None:
+def _profile_cuda(
+    source: Path, device: str, shape: ShapeOption, calibrate: Path | None, chosen: Chosen, *, cache: bool, as_json: bool
+) -> None:
     with progress("reading", err) as status:
         if is_artifact(source):
-            model = opened_artifact(source, chosen, shape=shape)
+            model = opened_artifact(source, chosen, shape=shape, calibrate=calibrate)
         else:
             options = options_of(CUDA, chosen)
-            model = compiled_with_fixed_sizes(source, CUDA, options, shape, status.update, cache=cache)
+            whole = given_model(source, shape, calibrate, status.update)
+            model = compiled_with_fixed_sizes(whole, CUDA, options, shape, status.update, cache=cache)
         found = None if device == MODEL else device
         records, note = profile_gpu(model, found, status.update)
     show_gpu_profile(model, records, note, as_json=as_json)

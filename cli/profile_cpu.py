@@ -19,22 +19,24 @@ from ..runtime.module import LoadedModule
 from ..runtime.plots import write_host_plot
 from ..runtime.profile_host import kernel_records, kernel_table, profile_host, roof_record
 from .output import err, json_text, out, print_json, print_report, wide_console
-from .source import compiled_with_fixed_sizes, is_artifact, opened_artifact
+from .source import compiled_with_fixed_sizes, given_model, is_artifact, opened_artifact
 from .target_options import Chosen, options_of
 
 
 def profile_on_cpu(
-    source: Path, folder: Path, shape: list[str] | None, chosen: Chosen, *, cache: bool, as_json: bool
-) -> None:
+    source: Path, folder: Path, shape: list[str] | None, calibrate: Path | None, chosen: Chosen, *, cache: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Profile a model or an artifact on random inputs; writes tables, records and the picture into ``folder``."""
     with progress("reading", err) as status:
         if is_artifact(source):
-            compiled = opened_artifact(source, chosen, shape=shape)
+            compiled = opened_artifact(source, chosen, shape=shape, calibrate=calibrate)
             if compiled.target not in ("accel", "cpu") or compiled.core is not None:
                 raise CompileError(f"{source} is compiled for target {compiled.target!r}", hint="leave out --target")
         else:
             options = options_of("cpu", chosen)
-            compiled = compiled_with_fixed_sizes(source, "cpu", options, shape, status.update, cache=cache)
+            whole = given_model(source, shape, calibrate, status.update)
+            compiled = compiled_with_fixed_sizes(whole, "cpu", options, shape, status.update, cache=cache)
         status.update("loading")
         module = load(compiled, progress=status.update)
         assert isinstance(module, LoadedModule)  # of a model without open sizes

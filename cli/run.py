@@ -19,7 +19,7 @@ from ..runtime.array_files import write_arrays
 from ..runtime.device import SIMULATORS, Device, device_forms, memory_of, open_device
 from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
-from ..runtime.inputs import Array, read_inputs
+from ..runtime.inputs import Array, in_batches, joined, read_inputs
 from ..runtime.module import LoadedModule
 from ..runtime.report import engine_records, engine_table, layer_records, layer_table, placement_table
 from ..runtime.report_host import fusion_table, host_table
@@ -27,6 +27,7 @@ from .added_passes import PassOption, pass_options, pass_records, print_passes
 from .app import app
 from .output import (
     CacheOption,
+    CalibrateOption,
     InputOption,
     JsonOption,
     SeedOption,
@@ -39,7 +40,7 @@ from .output import (
     print_json,
 )
 from .run_system import run_on_system
-from .source import is_artifact, opened_artifact
+from .source import given_model, is_artifact, opened_artifact
 from .target_options import Chosen, options_of, with_target_options
 from .waves import FromOption, ToOption, WavesOption, finished_waves, wave_request, write_waves
 
@@ -53,17 +54,17 @@ DEFAULT_TARGET = "accel"
 
 def compiled_source(
     source: Path, target: str | None, shape: list[str] | None, added: list[str] | None, own: list[PassRecord],
-    chosen: Chosen, status: Updates, *, cache: bool = True,
+    chosen: Chosen, status: Updates, *, cache: bool = True, calibrate: Path | None = None,
 ) -> CompiledModel | OpenModel:  # fmt: skip
     """The artifact in a file, or the model in it, compiled. ``own`` receives the records of the ``added`` passes."""
     if is_artifact(source):
-        return opened_artifact(source, chosen, target=target, shape=shape, **{"pass": added})
+        return opened_artifact(source, chosen, target=target, shape=shape, calibrate=calibrate, **{"pass": added})
     name = target or DEFAULT_TARGET
     passes = pass_options(added, own)
     options = options_of(name, chosen)
-    return compile_kept(
-        source, name, options, shapes=parse_shapes(shape), passes=passes, progress=status.update, cache=cache
-    )
+    whole = given_model(source, shape, calibrate, status.update)
+    shapes = parse_shapes(shape) if calibrate is None else None
+    return compile_kept(whole, name, options, shapes=shapes, passes=passes, progress=status.update, cache=cache)
 
 
 @app.command()
@@ -104,6 +105,7 @@ def run(
     verbose: Annotated[bool, typer.Option("--verbose", help="Every layer and every reason, however many.")] = False,
     seed: SeedOption = 0,
     shape: ShapeOption = None,
+    calibrate_with: CalibrateOption = None,
     added: PassOption = None,
     cache: CacheOption = True,
     as_json: JsonOption = False,
@@ -119,7 +121,9 @@ def run(
     check_places(output, record, trace)
     request = wave_request(waves, first, stop, device)
     with progress("reading", err) as status:
-        compiled = compiled_source(source, target, shape, added, own, chosen, status, cache=cache)
+        compiled = compiled_source(
+            source, target, shape, added, own, chosen, status, cache=cache, calibrate=calibrate_with
+        )
         if system is not None:
             if record is not None or trace is not None or request is not None:
                 raise DeviceError("--record, --trace and --waves are of one core", hint="run without --system")
@@ -128,7 +132,7 @@ def run(
         if inputs is None and isinstance(compiled, OpenModel):
             compiled = compiled.at(least_sizes(compiled))
         indices = index_inputs(compiled) if isinstance(compiled, CompiledModel) else {}
-        values = read_inputs(input_specs(compiled), inputs, seed, indices)
+        *before, values = in_batches(read_inputs(input_specs(compiled), inputs, seed, indices), input_specs(compiled))
         status.update("loading")
         simulator = _simulator(compiled, device, latency, bandwidth, request, status)
         recorder = None if record is None else _recorder(compiled, simulator or device, status)
@@ -140,13 +144,15 @@ def run(
         status.update("running")
         seconds = None if module.model.core is not None else best_seconds(module, values)
         try:
-            results = module.run(values, trace=True)
+            found = [module.run(each) for each in before]
+            found.append(module.run(values, trace=True))
         finally:  # what failed is what one wants to look at
             if recorder is not None and record is not None:
                 from ..runtime.recording import save_recording
 
                 save_recording(recorder.recording(module.model), record)
             looked = finished_waves(simulator)
+    results = joined(found)
     if trace is not None:
         from ..runtime.trace import write_trace
 
@@ -167,6 +173,8 @@ def run(
     out.print(host_table(module, verbose=verbose))
     if seconds is not None:
         out.print(f"{seconds * 1e3:.3f} ms a run")
+    if before:
+        out.print(f"{len(found):,} batches of examples, one after the other; cycles and times are of the last")
     if inputs is None:
         out.print(f"inputs: random, seed {seed}")
     for name, value in results.items():

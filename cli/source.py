@@ -15,6 +15,7 @@ from .output import parse_shapes
 from .target_options import Chosen, refuse_options
 
 if TYPE_CHECKING:
+    from ..compiler.graph import Module
     from ..compiler.targets.target import Dump
 
 
@@ -32,21 +33,34 @@ def opened_artifact(source: Path, chosen: Chosen, **arguments: object) -> Compil
     (by the name of its flag), which say how a model is compiled."""
     why = f"{source} is compiled already"
     refuse_options(chosen, why)
-    if any(arguments.values()):
-        flags = [f"--{name}" for name in arguments]
+    flags = [f"--{name}" for name, value in arguments.items() if value]
+    if flags:
         listed = " and ".join([", ".join(flags[:-1]), flags[-1]] if flags[1:] else flags)
         raise CompileError(f"{listed} {'are' if flags[1:] else 'is'} for models: {why}")
     return load_artifact(source)
 
 
+def given_model(
+    source: Path, shape: list[str] | None, examples: Path | None, report: Callable[[str], None]
+) -> Path | Module:
+    """What a command compiles of a file: the file itself or, with ``examples``, its float model in 8 bits."""
+    if examples is None:
+        return source
+    from .calibrated import Improvements, quantised_module
+
+    plain = Improvements(equalise=False, correct_bias=False, adaround=False)
+    return quantised_module(source, parse_shapes(shape), examples, "minmax", plain, report)
+
+
 def compiled_with_fixed_sizes(
-    source: Path, target: str, options: Mapping[str, Any], shape: list[str] | None, report: Callable[[str], None],
-    *, measured: bool = False, cache: bool = True, dump: Dump | None = None,
+    source: Path | Module, target: str, options: Mapping[str, Any], shape: list[str] | None,
+    report: Callable[[str], None], *, measured: bool = False, cache: bool = True, dump: Dump | None = None,
 ) -> CompiledModel:  # fmt: skip
-    """The model in a file, compiled for a look at it. CompileError if it leaves sizes open. With a ``dump`` it is
+    """What `given_model` gives, compiled for a look at it. CompileError if it leaves sizes open. With a ``dump`` it is
     compiled anew."""
+    shapes = parse_shapes(shape) if isinstance(source, Path) else None  # a module has its sizes
     model = compile_kept(
-        source, target, options, shapes=parse_shapes(shape), wish=Wish(measured=measured), progress=report, cache=cache,
+        source, target, options, shapes=shapes, wish=Wish(measured=measured), progress=report, cache=cache,
         dump=dump,
     )  # fmt: skip
     if isinstance(model, OpenModel):

@@ -27,7 +27,19 @@ from ..tune.ranking import Choice
 from ..tune.search import BROKE, LITTLE, Outcome, Progress, search
 from ..tune.tasks import tasks_of
 from .app import app
-from .output import JsonOption, ShapeOption, err, out, output_file, parse_shapes, print_json, table, wide_console
+from .output import (
+    CalibrateOption,
+    JsonOption,
+    ShapeOption,
+    err,
+    out,
+    output_file,
+    parse_shapes,
+    print_json,
+    table,
+    wide_console,
+)
+from .source import given_model
 from .target_options import Chosen, options_of, with_target_options
 
 
@@ -46,6 +58,7 @@ def tune_command(
         bool, typer.Option(help="On the core: use the whole budget, even where little is to be gained.")
     ] = False,
     shape: ShapeOption = None,
+    calibrate_with: CalibrateOption = None,
     as_json: JsonOption = False,
     *,
     chosen: Chosen,
@@ -58,9 +71,9 @@ def tune_command(
     options = target_options(found, options_of(target, chosen))
     budget = Budget(trials, minutes, seed, thorough)
     if isinstance(options, AccelOptions):
-        _tune_core(model, found, options, database, budget, shape, as_json)
+        _tune_core(model, found, options, database, budget, shape, calibrate_with, as_json)
     elif isinstance(options, CpuOptions):
-        _tune_cpu(model, found, options, database, budget, shape, as_json)
+        _tune_cpu(model, found, options, database, budget, shape, calibrate_with, as_json)
     else:
         raise CompileError(f"target {target!r} has no schedules to choose from that can be measured here",
                            hint="tune for accel or cpu")  # fmt: skip
@@ -82,23 +95,28 @@ class Budget:
         return None if self.minutes is None else self.minutes - (time.monotonic() - self.started) / 60
 
 
-def _prepared(model: Path, target: Target, options: Any, shape: Sequence[str] | None, status: Updates) -> Module:
+def _prepared(
+    model: Path, target: Target, options: Any, shape: list[str] | None, calibrate: Path | None, status: Updates
+) -> Module:
     status.update("reading the model")
     source = read(model)
     sizes = parse_shapes(shape) or {}
     if any(isinstance(size, str) for each in source.inputs(sizes) for size in each.shape):
         raise CompileError("a model with open sizes cannot be tuned", hint="fix its sizes by --shape")
+    whole = given_model(model, shape, calibrate, status.update)
+    if isinstance(whole, Path):
+        whole = source.module(sizes, require_quantised=not target.takes_floats)
     status.update("running the passes")
-    return prepared(source.module(sizes, require_quantised=not target.takes_floats), target, options)
+    return prepared(whole, target, options)
 
 
 def _tune_core(
-    model: Path, target: Target, options: AccelOptions, database: Path, budget: Budget, shape: Sequence[str] | None,
-    as_json: bool,
+    model: Path, target: Target, options: AccelOptions, database: Path, budget: Budget, shape: list[str] | None,
+    calibrate: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     core, rate = options.core, options.rate
     with progress("reading the model", err) as status, Database(database) as results:
-        module = _prepared(model, target, options, shape, status)
+        module = _prepared(model, target, options, shape, calibrate, status)
         tasks = tasks_of(module, core, rate, options.vthreads, chains=options.chains)
         if not tasks:
             raise CompileError("nothing of this model on the core can be tuned", at=str(model))
@@ -117,15 +135,15 @@ def _tune_core(
 
 
 def _tune_cpu(
-    model: Path, target: Target, options: CpuOptions, database: Path, budget: Budget, shape: Sequence[str] | None,
-    as_json: bool,
+    model: Path, target: Target, options: CpuOptions, database: Path, budget: Budget, shape: list[str] | None,
+    calibrate: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     if options.processor != "host":
         raise CompileError(f"schedules for {options.processor!r} cannot be measured on this machine",
                            hint="tune on the machine that runs the model, with processor 'host'")  # fmt: skip
     processor = named_target(options.processor)
     with progress("reading the model", err) as status, Database(database) as results:
-        module = _prepared(model, target, options, shape, status)
+        module = _prepared(model, target, options, shape, calibrate, status)
         tasks = cpu_tasks(module, processor, options.threads)
         if not tasks:
             raise CompileError("no kernel of this model has schedules to choose from", at=str(model),

@@ -15,8 +15,8 @@ from ..runtime.device import memory_of
 from ..view.page import view_page
 from ..view.side import side
 from .app import app
-from .output import ShapeOption, beside, check_places, err, out, output_file
-from .source import compiled_with_fixed_sizes, is_artifact, opened_artifact
+from .output import CalibrateOption, ShapeOption, beside, check_places, err, out, output_file
+from .source import compiled_with_fixed_sizes, given_model, is_artifact, opened_artifact
 from .target_options import Chosen, options_of, with_target_options
 
 
@@ -30,6 +30,7 @@ def view(
         str | None, typer.Option("--target", help=f"What to compile a model for: {', '.join(target_names())}.")
     ] = None,
     shape: ShapeOption = None,
+    calibrate_with: CalibrateOption = None,
     *,
     chosen: Chosen,
 ) -> None:
@@ -40,26 +41,28 @@ def view(
     sides = []
     with progress("reading", err) as status:
         for each in (source, *([other] if other is not None else [])):
-            model, loops = _opened(each, target, shape, chosen, status)
+            model, loops = _opened(each, target, shape, calibrate_with, chosen, status)
             status.update(f"following {model.name}")
-            sides.append(side(model, None if model.core is None else memory_of(model), loops))
+            found = side(model, None if model.core is None else memory_of(model), loops)
+            sides.append(found | ({} if other is None else {"name": each.name}))  # what tells them apart
         page = view_page(sides)
         write_atomically(path, page.encode())
     out.print(f"wrote {path} ({path.stat().st_size:,} bytes); open it in a browser", markup=False)
 
 
 def _opened(
-    source: Path, target: str | None, shape: list[str] | None, chosen: Chosen, status: Updates
+    source: Path, target: str | None, shape: list[str] | None, calibrate: Path | None, chosen: Chosen, status: Updates
 ) -> tuple[CompiledModel, dict[str, str]]:
     """The compiled model, and the loop nests of its layers on the core by their names, which artifacts do not hold."""
     if is_artifact(source):
-        return opened_artifact(source, chosen, target=target, shape=shape), {}
+        return opened_artifact(source, chosen, target=target, shape=shape, calibrate=calibrate), {}
     texts: dict[str, str] = {}
     name = target or "accel"
     # Measured, as `weft profile` does: the page shows the cycles that it shows.
     model = compiled_with_fixed_sizes(
-        source, name, options_of(name, chosen), shape, status.update, measured=True, dump=texts.__setitem__
-    )
+        given_model(source, shape, calibrate, status.update), name, options_of(name, chosen), shape, status.update,
+        measured=True, dump=texts.__setitem__,
+    )  # fmt: skip
     names = {each.name.replace("+", "_"): each.name for each in model.layers}
     loops = {each.removesuffix(".loops"): text for each, text in texts.items() if each.endswith(".loops")}
     return model, {names[each]: text for each, text in loops.items() if each in names}

@@ -95,6 +95,35 @@ def read_inputs(
     return {tensors[0].name: typed(arrays, tensors[0].dtype)}
 
 
+def in_batches(values: Mapping[str, Array], tensors: Sequence[TensorSpec]) -> list[dict[str, Array]]:
+    """Inputs as they are given to a model one after the other: arrays that hold several batches behind each other along
+    the first axis, as files of examples do, are cut; anything else stays one batch, whatever is wrong with it."""
+    counts = set()
+    for each in tensors:
+        array = values.get(each.name)
+        if array is None or not each.shape or not each.shape[0] or array.shape[1:] != each.shape[1:]:
+            return [dict(values)]
+        counts.add(divmod(len(array), each.shape[0]))
+    if len(counts) != 1 or (counts == {(0, 0)}):
+        return [dict(values)]
+    ((count, left),) = counts
+    if left or count < 2:
+        return [dict(values)]
+    rows = {each.name: each.shape[0] for each in tensors}
+    return [
+        {name: array[number * rows[name] : (number + 1) * rows[name]] if name in rows else array
+         for name, array in values.items()}
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def joined(results: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """Results of batches, one behind the other along the first axis; those of one batch as they are."""
+    if len(results) == 1:
+        return dict(results[0])
+    return {name: np.concatenate([np.atleast_1d(each[name]) for each in results]) for name in results[0]}
+
+
 def _random(generator: np.random.Generator, tensor: TensorSpec, sizes: tuple[int, ...]) -> Array:
     if not sizes:
         return random_array(generator, tensor.shape, tensor.dtype)

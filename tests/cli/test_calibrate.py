@@ -114,3 +114,96 @@ def test_examples_that_do_not_fit_are_refused(
 def test_the_refusal_of_a_float_model_says_how_to_quantise_it(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(app, ["compile", str(model), "--strict"], err) == 1
     assert "--calibrate" in capsys.readouterr().err
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    found = capsys.readouterr()
+    return " ".join((found.out + found.err).split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run"],
+        ["run", "--target", "cpu"],
+        ["profile", "--no-what-if"],
+        ["profile", "--target", "cpu"],
+        ["tune", "--trials", "1", "-o", "t.sqlite"],
+        ["compare", "reference", "fsim"],
+        ["view"],
+    ],
+    ids=lambda words: "-".join(words[:3]),
+)
+def test_every_command_takes_a_float_model_with_examples(
+    model: Path, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model.parent)
+    np.savez("examples.npz", x=examples())
+    command = [*words, model.name]
+    if words[0] in ("run", "profile", "view"):
+        command = [words[0], model.name, *words[1:]]
+    status = run(app, [*command, "--calibrate", "examples.npz"], err)
+    text = said(capsys)
+    if words[0] == "tune":  # the net is too small to have tilings, which is found out of its integers
+        assert status == 0 or "nothing of this model on the core can be tuned" in text
+    else:
+        assert status == 0, text
+    if words[0] == "compare":
+        assert "tensors agree" in text
+    if words[0] == "profile" and "cpu" not in words:
+        assert "conv2d" in text
+
+
+def test_a_file_of_examples_is_run_as_it_is(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(model.parent)
+    np.savez("examples.npz", x=examples())
+    for target in ("cpu", "accel"):
+        command = ["run", model.name, "--target", target, "--calibrate", "examples.npz", "-i", "examples.npz"]
+        assert run(app, [*command, "-o", "out.npz"], err) == 0
+        found = np.load("out.npz")["y"]
+        assert found.shape == (8, 3, 4, 4)
+        for place in range(0, 8, 2):
+            np.savez("one.npz", x=examples()[place : place + 2])
+            assert run(app, ["run", model.name, "--target", target, "--calibrate", "examples.npz", "-i", "one.npz",
+                             "-o", "one-out.npz"], err) == 0  # fmt: skip
+            np.testing.assert_array_equal(np.load("one-out.npz")["y"], found[place : place + 2])
+
+
+def test_what_is_no_whole_number_of_batches_is_refused(
+    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model.parent)
+    np.savez("three.npz", x=examples(3))
+    assert run(app, ["run", model.name, "--target", "cpu", "-i", "three.npz"], err) == 1
+    assert "'x'" in said(capsys)
+
+
+def test_an_explored_network_is_written_in_eight_bits(
+    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model.parent)
+    np.savez("examples.npz", x=examples())
+    Path("space.toml").write_text('base = "tiny"\n[core]\nqueue_depth = [8, 16]\n')
+    command = ["explore", "space.toml", "--networks", model.name, "--workers", "0", "--calibrate", "examples.npz"]
+    assert run(app, [*command, "--calibrate", "examples.npz"], err) == 1
+    assert "1 networks, but 2 files of examples" in said(capsys)
+    status = run(app, command, err)
+    assert status == 0 or "batch" in said(capsys)  # a batch of 2 is no core's of 1
+    assert from_onnx(model.with_name("net-8bit.onnx")).main.params[0].name == "x"
+
+
+def test_a_float_model_without_examples_is_compared_with_nothing(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(app, ["compare", "cpu", "fsim", str(model)], err) != 0
+    assert "nothing of the model runs on the core" in said(capsys)
+
+
+def test_an_artifact_is_not_calibrated(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(model.with_name("examples.npz"), x=examples())
+    artifact = model.with_suffix(".weft")
+    given = ["--calibrate", str(model.with_name("examples.npz"))]
+    assert run(app, ["compile", str(model), *given], err) == 0
+    for name in ("run", "profile", "view"):
+        assert run(app, [name, str(artifact), *given], err) != 0
+        assert "--calibrate" in said(capsys)

@@ -57,7 +57,7 @@ MODEL, ARTIFACT = "MODEL", "ARTIFACT"
         (("run", ARTIFACT, "--config", "wide"), "--config is an option of compilation: ARTIFACT is compiled already"),
         (("run", ARTIFACT, "--threads", "2"), "--threads is an option of compilation: ARTIFACT is compiled already"),
         (("profile", ARTIFACT, "--shape", "n=2"), "--shape is for models: ARTIFACT is compiled already"),
-        (("run", ARTIFACT, "--target", "cpu"), "--target, --shape and --pass are for models: ARTIFACT is compiled"),
+        (("run", ARTIFACT, "--target", "cpu"), "--target is for models: ARTIFACT is compiled"),
         (("run", MODEL, "--target", "cpu", "--device", "rtl"),
          "nothing of 'digits' runs on a core, so device 'rtl' has nothing to do; hint: load it without a device"),
         (("run", MODEL, "--target", "cpu", "--config", "wide"),
