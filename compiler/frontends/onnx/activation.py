@@ -64,6 +64,11 @@ def _gelu(f: _Formula, x: Expr, approximate: bool) -> Expr:
     return f("multiply", f("multiply", x, 0.5), f("add", inner, 1))
 
 
+def gelu(node: Node, x: Expr, *, approximate: bool) -> Expr:
+    """x times the share of a normal distribution below it, exact or by a hyperbolic tangent."""
+    return node.in_float32(x, lambda wide: _gelu(_Formula(node, wide), wide, approximate))
+
+
 def _shrink(f: _Formula, x: Expr, limit: float, bias: float) -> Expr:
     above = f.where(f("less", limit, x), f("subtract", x, bias), 0)
     return f.where(f("less", x, -limit), f("add", x, bias), above)

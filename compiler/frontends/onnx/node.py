@@ -44,8 +44,8 @@ Converted = Value | tuple[Value | None, ...]
 Converter = Callable[["Node"], Converted]
 
 CONVERTERS: dict[str, Converter] = {}
-"""Converter by operator. Operators of ONNX Runtime's own domain are here under their plain name, those of other
-domains as ``domain.name``."""
+"""Converter by operator. Operators of ONNX Runtime's own domain are here under their plain name, unless ONNX has
+another one of that name; those of other domains as ``domain.name``."""
 
 
 def converter(*names: str) -> Callable[[Converter], Converter]:

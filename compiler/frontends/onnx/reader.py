@@ -26,10 +26,12 @@ from ..errors import ModelError, in_python
 from ..refusals import refuse_floats
 from . import (
     activation,
+    attention,
     constant,
     control,
     elementwise,
     encode,
+    fused,
     image,
     index,
     move,
@@ -55,8 +57,8 @@ from .types import dtype_name
 from .unknown import unknown_operators
 
 CONVERTER_MODULES = (
-    activation, constant, control, elementwise, encode, image, index, move, norm, packed_weights, product,
-    qonnx, quantised, recurrent, reduce, resize, signal, strings, text, training, trees, window,
+    activation, attention, constant, control, elementwise, encode, fused, image, index, move, norm, packed_weights,
+    product, qonnx, quantised, recurrent, reduce, resize, signal, strings, text, training, trees, window,
 )  # fmt: skip
 """The modules that fill `CONVERTERS`."""
 

@@ -44,8 +44,10 @@ _KEPT_AS_THEY_ARE = (
 
 
 def operator_key(domain: str, op: str) -> str:
-    """The name of an operator in `CONVERTERS`."""
-    return op if domain in _DEFAULT_DOMAINS else f"{domain}.{op}"
+    """The name of an operator in `CONVERTERS`. What onnxruntime calls as ONNX does, but computes otherwise, is there
+    under its full name."""
+    full = f"{domain}.{op}"
+    return full if full in CONVERTERS else op if domain in _DEFAULT_DOMAINS else f"{domain}.{op}"
 
 
 class Scope:
