@@ -11,22 +11,15 @@ from ...tensor.tree import find_block, find_buffer
 from ..loops.attention import KEYS, QUERIES, RAW, SCORES, SUM, VALUES, AttentionTiles
 from ..loops.nests import ANY_ORDER, extent_of, own_loops, tidy, unroll_lanes
 from .intrinsics import outer_product
-from .processor import Processor
+from .processor import FLOAT_BYTES, Processor
 from .products import BLOCKS_WANTED, block_size, split_blocks, sum_in_registers
 from .tiles import FMA_CHAINS
 
-SCORE_BYTES = 512 * 1024
-"""Scores of a block, at most, unless one tile has more: they stay in a second-level cache."""
-
-KEYS_IN_PLACE = 128 * 1024
-"""Bytes of keys that are read where they lie; of more, panels are copied."""
+KEYS_SHARE = 4
+"""Keys up to this part of the second-level cache are read where they lie; of more, panels are copied."""
 
 REGISTERS_WIDE = 2
 """Of both tiles, where there are rows enough: measured to be the best, or near it, for 49 to 1,024 keys."""
-
-ODD_LINES = 32, 16
-"""Rows of scores are an odd number of cache lines apart (this and the elements of a line): so neither do their places
-in a first-level cache meet, nor do registers cross lines."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +31,10 @@ class CpuAttention:
     def tiles(self, shape: tuple[int, ...], depth: int, keys: int, plain: bool) -> AttentionTiles:
         *outer, queries, width = shape
         rows = min(queries, FMA_CHAINS, (self.target.registers - 3) // REGISTERS_WIDE)
-        wanted = max(-(-BLOCKS_WANTED // prod(outer)), -(-queries * keys * 4 // SCORE_BYTES))
+        # Scores of a block, unless one tile has more, stay in the second-level cache.
+        wanted = max(-(-BLOCKS_WANTED // prod(outer)), -(-queries * keys * 4 // self.target.second.nbytes))
         block = block_size(queries, rows, wanted)
-        packed = not plain or depth * keys * 4 > KEYS_IN_PLACE
+        packed = not plain or depth * keys * 4 > self.target.second.nbytes // KEYS_SHARE
         return AttentionTiles(rows, self._lanes(keys, rows), self._lanes(width, rows), block, packed)
 
     def _lanes(self, columns: int, rows: int) -> int:
@@ -70,9 +64,12 @@ class CpuAttention:
             schedule.compute_at(KEYS, panel)
             schedule.vectorize(schedule.get_loops(KEYS)[-1])
         rank = find_buffer(schedule.func, RAW).ndim
+        # Rows of scores are an odd number of cache lines apart: so neither do their places in a first-level cache meet,
+        # nor do registers cross lines.
+        line = self.target.nearest.line // FLOAT_BYTES
         for stage in (RAW, *rows):
             if find_buffer(schedule.func, stage).ndim == rank:
-                schedule.storage_align(stage, rank - 2, *ODD_LINES)
+                schedule.storage_align(stage, rank - 2, 2 * line, line)
         sum_in_registers(schedule, SCORES, outer_product(tiles.rows, tiles.keys, apart))
         aligned = find_buffer(schedule.func, RAW).strides[-2]  # as all rows of scores, also those of weights
         sum_in_registers(schedule, SUM, outer_product(tiles.rows, tiles.values, aligned))

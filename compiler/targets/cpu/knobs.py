@@ -75,7 +75,9 @@ class _AskedProducts(CpuProducts):
         rated = [
             Rated(each, cycles)
             for cycles, tile in rated_product_tiles(rows, columns, depth, constant, self.target)
-            for each in _blockings(blocking_of(tile, shape, depth, plain, constant), rows, columns, plain[1])
+            for each in _blockings(
+                blocking_of(tile, shape, depth, plain, constant, self.target), rows, columns, plain[1]
+            )
         ]
         own = next((each for each in rated if each.answer == default), Rated(default, 0.0))
         self.asked.answers = [own, *(each for each in rated if each.answer != default)]

@@ -16,19 +16,59 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Cache:
+    """A level of caches, as large as one core sees it. ``ways``: lines that rows a multiple of `way_bytes` apart share.
+    ``line``: bytes."""
+
+    nbytes: int
+    ways: int
+    line: int = 64
+
+    @property
+    def way_bytes(self) -> int:
+        return self.nbytes // self.ways
+
+
+@dataclass(frozen=True)
+class Core:
+    """What schedules go by beside the features. ``caches``: the nearest first, two levels. ``loads``: of vector
+    registers in a cycle."""
+
+    caches: tuple[Cache, Cache]
+    loads: int = 2
+
+
+KIB = 1024
+FLOAT_BYTES = 4
+USUAL_CORE = Core((Cache(32 * KIB, 8), Cache(512 * KIB, 8)))
+CORES = {
+    "cortex-a9": Core((Cache(32 * KIB, 4, 32), Cache(512 * KIB, 8, 32)), loads=1),
+    "cortex-a53": Core((Cache(32 * KIB, 4), Cache(1024 * KIB, 16)), loads=1),
+    "cortex-a76": Core((Cache(64 * KIB, 4), Cache(256 * KIB, 8))),
+    "neoverse-v1": Core((Cache(64 * KIB, 4), Cache(1024 * KIB, 8))),
+}
+"""Processors that differ from the usual one, by LLVM's name. Of the two on boards these are Zynq-7000's, with its L2
+controller, and Zynq UltraScale+'s; of the others ARM's manuals, the smaller where there is a choice."""
+
+
+@dataclass(frozen=True)
 class AttentionLimits:
     """Which attentions are one kernel. ``keys``: at most so many, so that scores of one query are in the cache."""
 
-    keys: int = 8192
+    keys: int
     dtype: str = "float32"
 
     def makes(self, product: Call, anchor: Call) -> bool:
         return product.dtype == anchor.dtype == self.dtype and product.shape[-1] <= self.keys
 
 
-FUSION = FusionLimits(
-    before_reductions=True, attention=AttentionLimits(), row_statistics=True, phases=True, columns=True
-)
+def fusion_limits(core: Core) -> FusionLimits:
+    """What becomes one kernel: scores of one query stay in the first-level cache."""
+    attention = AttentionLimits(core.caches[0].nbytes // FLOAT_BYTES)
+    return FusionLimits(before_reductions=True, attention=attention, row_statistics=True, phases=True, columns=True)
+
+
+FUSION = fusion_limits(USUAL_CORE)
 
 
 @dataclass(frozen=True)
@@ -38,6 +78,7 @@ class Processor:
     ``vector_bytes``: width of a vector register. ``registers``: how many there are. ``dot_product``: whether bytes are
     multiplied and added up four at a time into int32 (AVX-512 VNNI, AVX-VNNI). ``fusion``: limits of what
     becomes one kernel. ``float_features``: features for kernels with floats, where they differ from those for integers.
+    ``core``: its caches and how much it does in a cycle.
     """
 
     triple: str
@@ -48,6 +89,17 @@ class Processor:
     dot_product: bool
     fusion: FusionLimits = FUSION
     float_features: str = ""
+    core: Core = USUAL_CORE
+
+    @property
+    def nearest(self) -> Cache:
+        """The first-level cache of data."""
+        return self.core.caches[0]
+
+    @property
+    def second(self) -> Cache:
+        """The second-level cache."""
+        return self.core.caches[1]
 
     @property
     def for_floats(self) -> Processor:
@@ -154,12 +206,14 @@ def executable_here() -> list[str]:
 
 def _described(triple: str, cpu: str, features: str, float_features: str = "") -> Processor:
     present = {item[1:] for item in features.split(",") if item.startswith("+")}
+    core = CORES.get(cpu, USUAL_CORE)
+    fusion = fusion_limits(core)
     if not triple.startswith("x86_64"):
         armv7 = triple.startswith("armv7")
-        fusion = replace(FUSION, input_bytes=32 << 20) if armv7 else FUSION  # boards with 512 MiB
-        return Processor(triple, cpu, features, 16, 16 if armv7 else 32, False, fusion, float_features)
+        fusion = replace(fusion, input_bytes=32 << 20) if armv7 else fusion  # boards with 512 MiB
+        return Processor(triple, cpu, features, 16, 16 if armv7 else 32, False, fusion, float_features, core)
     if "avx512f" in present and "avx512vl" in present and "avx512bw" in present:
         # LLVM otherwise prefers 256-bit registers on some of these processors.
         wide = f"{features},-prefer-256-bit"
-        return Processor(triple, cpu, wide, 64, 32, "avx512vnni" in present)
-    return Processor(triple, cpu, features, 32 if "avx2" in present else 16, 16, "avxvnni" in present)
+        return Processor(triple, cpu, wide, 64, 32, "avx512vnni" in present, fusion)
+    return Processor(triple, cpu, features, 32 if "avx2" in present else 16, 16, "avxvnni" in present, fusion)

@@ -21,24 +21,22 @@ from .processor import Processor
 from .schedules import interleave_rows, reduce_rows, transpose_pairs, transpose_squares
 from .tiles import FMA_CHAINS, LARGEST_TILE_LANES, pieces
 
-BLOCK_BYTES = 256 * 1024
-"""Rows of the first operand that are used for one panel after the other should stay in a second-level cache."""
+BLOCK_SHARE = 2
+"""Rows of the first operand that are used for one panel after the other should stay in this part of the second-level
+cache."""
 
 BLOCK_ROWS = 96
 """Rows of a block, at least: each of them pays for its part of copying a panel."""
 
-COLUMN_BYTES, COLUMN_ROWS = 256 * 1024, 48
-"""Of a block of rows that is gathered when it is used: about as large as a second-level cache bears beside panels; but
-fewer rows would copy panels of the second operand too often, where there are any."""
+COLUMN_SHARE, COLUMN_ROWS = 2, 48
+"""Of a block of rows that is gathered when it is used: as large as this part of the second-level cache, which also
+holds panels; but fewer rows would copy panels of the second operand too often, where there are any."""
 
-IN_PLACE_BYTES = 24 * 1024
-"""A second operand up to this size stays in the first-level cache: it is read where it lies."""
+IN_PLACE_SHARE = 0.75
+"""A second operand up to this part of the first-level cache stays there: it is read where it lies."""
 
 BLOCKS_WANTED = 16
 """Blocks that a product is cut into, if it is large enough: threads find work, and none is left alone with the last."""
-
-CACHE_WAYS, WAY_BYTES = 8, 4096
-"""Rows a multiple of ``WAY_BYTES`` apart share ``CACHE_WAYS`` lines of a first-level cache: a tile has no more."""
 
 PANEL_COPY_FACTOR = 1.1
 """By how much copying panels makes a product slower, about."""
@@ -67,7 +65,7 @@ class CpuProducts:
     def by_blocks(self, blocking: Blocking, shape: tuple[int, ...], depth: int, run: int) -> Blocking:
         *_, rows, columns = shape
         fewest = COLUMN_ROWS if blocking.packed or columns > blocking.tile.lanes else 0
-        height = max(blocking.tile.rows, fewest, COLUMN_BYTES // (4 * depth))
+        height = max(blocking.tile.rows, fewest, self.target.second.nbytes // COLUMN_SHARE // (4 * depth))
         return replace(blocking, rows=block_size(rows, blocking.tile.rows, rows // height), columns=columns,
                        copied=True, run=run)  # fmt: skip
 
@@ -153,7 +151,8 @@ def rated_product_tiles(
     rows: int, columns: int, depth: int, constant: bool, target: Processor
 ) -> list[tuple[float, Tile]]:
     """All tiles for which there are registers, with the cycles of the whole result; narrow ones first."""
-    highest = min(rows, target.registers, CACHE_WAYS * WAY_BYTES // gcd(WAY_BYTES, depth * 4))
+    cache = target.nearest  # rows of a tile that meet in one set of lines are no more than its ways
+    highest = min(rows, target.registers, cache.ways * cache.way_bytes // gcd(cache.way_bytes, depth * 4))
     most = min(columns, LARGEST_TILE_LANES)
     widths = {*range(target.float_lanes, most + 1, target.float_lanes)}
     if constant:
@@ -164,7 +163,7 @@ def rated_product_tiles(
         for height in range(1, highest + 1):
             if height > 1 and height * parts + parts + 1 > target.registers:
                 break
-            step = max(height * parts, height / 2 + parts, FMA_CHAINS) + (height + parts) / 16
+            step = max(height * parts, height / target.core.loads + parts, FMA_CHAINS) + (height + parts) / 16
             cycles = -(-rows // height) * -(-columns // lanes) * step
             if constant and columns % lanes:
                 cycles *= PANEL_COPY_FACTOR
@@ -188,17 +187,19 @@ def choose_blocking(
     """How to compute a product of this shape. ``plain``: whether each operand is in row-major order, so that the step
     could read it where it is. ``constant``: whether the second is a constant, which may lie in any order."""
     *_, rows, columns = shape
-    return blocking_of(product_tile(rows, columns, depth, constant, target), shape, depth, plain, constant)
+    return blocking_of(product_tile(rows, columns, depth, constant, target), shape, depth, plain, constant, target)
 
 
-def blocking_of(tile: Tile, shape: tuple[int, ...], depth: int, plain: tuple[bool, bool], constant: bool) -> Blocking:
+def blocking_of(
+    tile: Tile, shape: tuple[int, ...], depth: int, plain: tuple[bool, bool], constant: bool, target: Processor
+) -> Blocking:
     """The blocks that go with a tile."""
     *outer, rows, columns = shape
-    blocks = min(-(-rows * depth * 4 // BLOCK_BYTES), rows // BLOCK_ROWS)
+    blocks = min(-(-rows * depth * 4 // (target.second.nbytes // BLOCK_SHARE)), rows // BLOCK_ROWS)
     height = block_size(rows, tile.rows, blocks)
     others = prod(outer) * -(-rows // height)
     width = block_size(columns, tile.lanes, -(-BLOCKS_WANTED // others))
-    small = tile.lanes == columns or tile.rows == rows or depth * columns * 4 <= IN_PLACE_BYTES
+    small = tile.lanes == columns or tile.rows == rows or depth * columns * 4 <= IN_PLACE_SHARE * target.nearest.nbytes
     packed = not (plain[1] and small) and not (constant and columns % tile.lanes == 0)
     return Blocking(tile, height, width, not plain[0], packed)
 

@@ -40,7 +40,7 @@ def rated_tiles(width: int, channels: int, block: int, target: Processor) -> lis
         for rows in range(1, min(width, target.registers) + 1):
             if rows * parts + parts + 1 > target.registers:
                 break
-            loads = rows / 2 + parts * load
+            loads = rows / target.core.loads + parts * load
             cycles = max(rows * parts, loads, FMA_CHAINS) + LOADS_FELT * loads
             found.append((-(-width // rows) * cycles / lanes, Tile(rows, lanes)))
     return found
