@@ -82,25 +82,25 @@ MEMORY_USERS: dict[Memory, Users] = {
 
 @unique
 class Scratchpad(IntEnum):
-    """Target of a LOAD: its number, the memory that it fills, and the bytes of an element in DRAM."""
+    """Target of a LOAD: its number, the memory that it fills, and the bits of an element in DRAM."""
 
     memory: Memory
-    dram_element_bytes: int
+    dram_bits: int
 
-    def __new__(cls, number: int, memory: Memory, dram_element_bytes: int) -> Scratchpad:
+    def __new__(cls, number: int, memory: Memory, dram_bits: int) -> Scratchpad:
         member = int.__new__(cls, number)
         member._value_ = number
-        member.memory, member.dram_element_bytes = memory, dram_element_bytes
+        member.memory, member.dram_bits = memory, dram_bits
         return member
 
-    INP = 0, Memory.INP, 1
-    WGT = 1, Memory.WGT, 1
-    ACC = 2, Memory.ACC, 4
-    ACC8 = 3, Memory.ACC, 1  # int8 in DRAM, widened into acc
+    INP = 0, Memory.INP, 8
+    WGT = 1, Memory.WGT, 8
+    ACC = 2, Memory.ACC, 32
+    ACC8 = 3, Memory.ACC, 8  # int8 in DRAM, widened into acc
 
     def dram_bytes(self, config: CoreConfig) -> int:
         """Bytes of one entry in DRAM."""
-        return config.entry_elements(self.memory) * self.dram_element_bytes
+        return config.entry_elements(self.memory) * self.dram_bits // 8
 
 
 @unique

@@ -109,7 +109,7 @@ def run_load(memories: Memories, dram: Bytes, window_start: int, instruction: Lo
     rows = instruction.pad_top + instruction.rows + instruction.pad_bottom
     block = np.full((rows, columns, lanes), instruction.pad_value, memory.dtype)
     if transfer.bytes:
-        values = _rows_of(dram, window_start, transfer).view(f"<i{instruction.scratchpad.dram_element_bytes}")
+        values = _rows_of(dram, window_start, transfer).view(f"<i{instruction.scratchpad.dram_bits // 8}")
         inner_rows = slice(instruction.pad_top, instruction.pad_top + instruction.rows)
         inner_columns = slice(instruction.pad_left, instruction.pad_left + instruction.columns)
         block[inner_rows, inner_columns] = values.reshape(instruction.rows, instruction.columns, lanes)

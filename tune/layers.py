@@ -26,7 +26,7 @@ from ..compiler.tune.errors import TuningError
 from ..hw.config import CoreConfig
 from ..hw.dram_rate import DramRate
 from ..hw.interfaces import CycleClass
-from ..hw.isa import Engine
+from ..hw.isa import Engine, Scratchpad
 from ..sim.dram import DramModel
 from ..sim.timing import predict
 
@@ -134,7 +134,7 @@ class LayerJudge:
 def loaded_ahead(layers: Sequence[LayerCost], config: CoreConfig, rate: DramRate) -> list[LayerCost]:
     """The layers of a network with the cycles that each adds: its waits for weights are less by what the bus had time
     for in the layers before it, and ``wgt`` has room for."""
-    room = int(ROOM * config.wgt_depth * config.wgt_bytes) // rate.bytes_per_cycle
+    room = int(ROOM * config.wgt_depth * Scratchpad.WGT.dram_bytes(config)) // rate.bytes_per_cycle
     free, found = 0, []
     for layer in layers:
         cost = layer.cost

@@ -124,7 +124,7 @@ class Machine:
         if takes_records(c, i):
             self._load_records(i)
             return
-        entry_bytes, item = i.scratchpad.dram_bytes(c), i.scratchpad.dram_element_bytes
+        entry_bytes, item = i.scratchpad.dram_bytes(c), i.scratchpad.dram_bits // 8
         lanes = entry_bytes // item
         rows, columns = i.pad_top + i.rows + i.pad_bottom, i.pad_left + i.columns + i.pad_right
         if not rows * columns:

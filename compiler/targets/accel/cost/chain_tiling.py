@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import chain, islice, product
 
+from .....hw.isa import Scratchpad
 from .....hw.memories import SCRATCHPADS, Memory
 from ..operators.builder import Window
 from ..operators.depthwise_mode import row_cycles, row_pitch
 from ..operators.lower import Kernel, Section
 from ..schedule.chain_schedule import innermost
-from ..schedule.tiling import ChainTiling, Problem, divides_epilogue, epilogues, sizes_worth_trying
+from ..schedule.tiling import ChainTiling, Problem, divides_epilogue, epilogues, matrix_bytes, sizes_worth_trying
 from .tile_costs import INSTRUCTION_OVERHEAD
 
 SPANS_KEPT = 3
@@ -244,7 +245,7 @@ def chain_estimate(problem: Problem, tiling: ChainTiling) -> float | None:
     instructions = tiles * sum(_turns(layer, tiling, problem) for layer in layers)
     matrix, vector, traffic = _work_of(problem, tiling, layers, tiles)
     matrix += INSTRUCTION_OVERHEAD * instructions
-    loading = first.read * first.read_groups * config.inp_bytes / problem.bytes_per_cycle
+    loading = first.read * first.read_groups * Scratchpad.INP.dram_bytes(config) / problem.bytes_per_cycle
     waiting, weights = 0.0, first.kept_matrices
     if not tiling.ahead and used[Memory.INP] + _held(first, tiling) > config.inp_depth:
         waiting = (tiles - 1) * loading
@@ -259,7 +260,7 @@ def chain_estimate(problem: Problem, tiling: ChainTiling) -> float | None:
         elif used[Memory.ACC] + again > ROOMY * config.acc_depth:  # products wait until results left their place
             matrix += first.all_made * first.groups
     cycles = max(matrix, vector, traffic / problem.bytes_per_cycle)
-    waiting += loading + weights * config.wgt_bytes / problem.bytes_per_cycle
+    waiting += loading + weights * matrix_bytes(first.section, config) / problem.bytes_per_cycle
     return (cycles + waiting + (matrix + vector) / (2 * instructions)) * (1 + TIGHT_PENALTY * (fill > ROOMY))
 
 
@@ -281,9 +282,10 @@ def _work_of(
         if not last:
             vector += layers[number + 1].all_read * layers[number + 1].read_groups
         times = 1 if tiling.resident else tiles
-        constants = layer.kept_matrices * config.wgt_bytes + layer.groups * layer.parameters * config.acc_bytes
+        parameters = layer.groups * layer.parameters * Scratchpad.ACC.dram_bytes(config)
+        constants = layer.kept_matrices * matrix_bytes(layer.section, config) + parameters
         traffic += constants * times + entries * len(stages.widened) * config.out_bytes
-    traffic += layers[0].all_read * layers[0].read_groups * config.inp_bytes
+    traffic += layers[0].all_read * layers[0].read_groups * Scratchpad.INP.dram_bytes(config)
     traffic += layers[-1].all_made * layers[-1].groups * config.out_bytes
     return matrix, vector, traffic
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
+from .....hw.isa import Scratchpad
 from .....hw.memories import Memory
 from ..operators.builder import Window
 from ..operators.depthwise_mode import row_cycles, row_pitch
@@ -197,7 +198,9 @@ def _buffers(problem: Problem, tiling: Tiles, loops: _Loops) -> Iterator[Buffers
         copies, loads = loops.placed(CHANNEL_AXES)
         yield Buffers(Memory.ACC, groups * problem.parameters, copies, loads, problem.parameter_bytes, "vector")
     if shared := kernel.section.shared_parameters:
-        yield Buffers(Memory.ACC, shared, 1, np.ones(len(tiling), np.int64), config.acc_bytes, "vector")
+        yield Buffers(
+            Memory.ACC, shared, 1, np.ones(len(tiling), np.int64), Scratchpad.ACC.dram_bytes(config), "vector"
+        )
     if kernel.window is None:
         return
     yield Buffers(Memory.ACC, tile, threads, 0, zone="matrix" if problem.is_matrix else "vector")
@@ -223,13 +226,14 @@ def _bytes_of_inputs(problem: Problem, tiling: Tiles) -> Array | float:
     that are rows, those of one image lie together.
     """
     config = problem.config
+    entry = Scratchpad.INP.dram_bytes(config)
     if problem.images_are_rows:
         together = np.where(tiling.reduction < problem.reduction, tiling.reduction, math.inf)
     elif problem.kernel.blocks.dram_block == config.block_in:
-        return config.inp_bytes
+        return entry
     else:
         together = np.ones(len(tiling))
-    return _bytes_apart(problem, config.inp_bytes, together, config.read_outstanding)
+    return _bytes_apart(problem, entry, together, config.read_outstanding)
 
 
 def _bytes_of_results(problem: Problem, tiling: Tiles, outstanding: int) -> Array | float:

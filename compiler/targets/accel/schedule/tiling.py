@@ -12,8 +12,9 @@ from typing import Any
 
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import USUAL_RATE, DramRate
+from .....hw.isa import Scratchpad
 from .....hw.memories import SCRATCHPADS
-from ..operators.lower import Kernel
+from ..operators.lower import Kernel, Section
 from ..stream.scratchpads import has_zones_in_turn
 
 AXES = ("no", "cd", "y", "x")
@@ -67,6 +68,13 @@ class ChainTiling(Tiling):
     resident: bool = True
     skewed: bool = True
     ahead: bool = False
+
+
+def matrix_bytes(section: Section, config: CoreConfig) -> float:
+    """Bytes in DRAM of one matrix of a section's weights, as they are loaded."""
+    if section.records:
+        return config.weight_record_bytes / section.records
+    return Scratchpad.WGT.dram_bytes(config)
 
 
 @dataclass(frozen=True)
@@ -130,8 +138,7 @@ class Problem:
     @property
     def matrix_bytes(self) -> float:
         """Bytes in DRAM of one matrix of weights that is loaded."""
-        records = self.kernel.section.records
-        return self.config.weight_record_bytes / records if records else self.config.wgt_bytes
+        return matrix_bytes(self.kernel.section, self.config)
 
     @cached_property
     def is_matrix(self) -> bool:

@@ -441,7 +441,7 @@ class NestEmitter:
         """Loads of 4-bit weights: a copy of 8-bit ones from byte ``start``, whose rows are whole records."""
         config, each = self._config, source.records
         for piece in rectangles:
-            first, rest = divmod((start - source.offset) // config.wgt_bytes + piece.dram, each)
+            first, rest = divmod((start - source.offset) // Scratchpad.WGT.dram_bytes(config) + piece.dram, each)
             rows_apart = piece.stride if piece.rows > 1 else 0
             if rest or piece.columns % each or rows_apart % each or piece.entries != piece.rows * piece.columns:
                 raise CompileError(
@@ -484,7 +484,7 @@ class NestEmitter:
                 self._left_out[entries] = False
                 pieces.append(piece)
                 continue
-            first = (start - source.offset) // self._config.wgt_bytes + piece.dram
+            first = (start - source.offset) // Scratchpad.WGT.dram_bytes(self._config) + piece.dram
             places = first + np.arange(piece.rows)[:, None] * piece.stride + np.arange(piece.columns)
             kept = source.kept[places // source.pitch]
             self._left_out[entries] = ~kept.ravel()
