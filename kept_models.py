@@ -82,7 +82,8 @@ def compile_kept(
     from .sim.timing import program_cycles
 
     measure = program_cycles if wish.measured else None
-    job = Job(wish.strict, wish.keep, progress, dump, measure)
+    kernels = _kernels_key() if cache and own and target == "accel" and dump is None else None
+    job = Job(wish.strict, wish.keep, progress, dump, measure, kernels)
     made = compile_model(model, target, options, shapes=shapes, passes=passes, job=job)
     if subject is not None and isinstance(made, CompiledModel):
         _keep(subject, made, model)
@@ -147,6 +148,14 @@ def _option(name: str, value: Any, read: list[Path]) -> Any:
         read.append(Path(value))
         return Path(value).read_bytes()
     return value
+
+
+def _kernels_key() -> str | None:
+    """What stands for all that kernels of the accelerator follow from, beside what is compiled."""
+    try:
+        return cache_key(_surroundings())
+    except OSError:
+        return None
 
 
 @cache

@@ -16,19 +16,20 @@ settings.register_profile(
 )
 
 
-KEPT = ("test_kept_models", "test_hits", "test_on_demand", "test_no_cache")
-"""Modules whose tests are about compiled models that are kept, in folders of their own."""
+KEPT = ("test_kept_models", "test_kept_kernels", "test_hits", "test_on_demand", "test_no_cache")
+"""Modules whose tests are about compiled models and kernels that are kept, in folders of their own."""
 
 
 @pytest.fixture(autouse=True)
 def _compiled_anew(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tests change parts of the compiler in memory, which no key of a kept model can know: what they compile is neither
-    kept nor looked for."""
+    """Tests change parts of the compiler in memory, which no key of a kept model or kernel can know: what they compile
+    is neither kept nor looked for."""
     patch = pytest.MonkeyPatch()
     if request.module.__name__.rpartition(".")[2] not in KEPT:
         from weft import kept_models
 
         patch.setattr(kept_models, "_subject", lambda *_: None)
+        patch.setattr(kept_models, "_kernels_key", lambda: None)
     yield
     patch.undo()
 

@@ -38,7 +38,9 @@ class Job:
 
     ``strict``: refuse a model of which the target cannot compile every operator. ``keep``: every layer's result can be
     read after a run. ``progress``: called with a line of text at each step. ``dump``: called with each kernel's name
-    and loop IR. ``measure``: cycles of a program on a core; without it nothing is decided by them.
+    and loop IR. ``measure``: cycles of a program on a core; without it nothing is decided by them. ``kept``: what
+    stands for all that kernels follow from, beside what is compiled, so that those of earlier runs can be loaded; None:
+    they are made anew.
     """
 
     strict: bool = False
@@ -46,6 +48,7 @@ class Job:
     progress: Progress = lambda _: None
     dump: Dump | None = None
     measure: Measure | None = None
+    kept: str | None = None
 
 
 def option(default: Any, help_text: str, *, short: str = "") -> Any:

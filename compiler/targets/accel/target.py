@@ -96,6 +96,12 @@ class Accel:
         ]  # fmt: skip
 
     def link(self, module: Module, options: AccelOptions, job: Job) -> CompiledModel:
+        from .link.kept_kernels import kernels_from
+
+        with kernels_from(job.kept):
+            return self._link(module, options, job)
+
+    def _link(self, module: Module, options: AccelOptions, job: Job) -> CompiledModel:
         from .link.link import link
         from .link.tuned import tuned_settings
         from .passes.chain import chain

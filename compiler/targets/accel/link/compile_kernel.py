@@ -13,8 +13,7 @@ from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
 from ....tensor.errors import BoundsError, TensorError
 from ....tensor.ir import PrimFunc
-from ....tensor.printer import function_text
-from ....tensor.schedule import Schedule, create_schedule
+from ....tensor.schedule import Schedule, Trace
 from ...errors import CompileError, ScratchpadFullError
 from ..cost.chain_tiling import chain_tilings
 from ..cost.first_layer import first_tilings
@@ -24,6 +23,7 @@ from ..schedule.schedule import schedule_kernel
 from ..schedule.tiling import ChainTiling, Problem, Tiling
 from ..walk.emit import Emitter
 from ..walk.emit_nest import DramBuffer
+from .kept_kernels import kept_result
 from .slices import KernelSlice
 from .tuned import Tuned
 
@@ -101,7 +101,7 @@ def generate_in_turn(
     Each has its share of ``acc`` and ``out`` and one virtual thread: the others are what it overlaps with.
     """
     problems = [Problem(emitter.config, kernel, 1, beside=True, rate=rate) for kernel, _ in parts]
-    tried = [attempts(problem, tilings(problem)) for problem in problems]
+    tried = [_attempts(problem, first=False) for problem in problems]
     for tilings_of_parts in zip(*tried, strict=False):
         together = [(kernel, dram, tiling) for (kernel, dram), tiling in zip(parts, tilings_of_parts, strict=True)]
         try:
@@ -144,22 +144,24 @@ class _Alike:
 
 def _scheduled(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Schedule:
     """As :func:`schedule_kernel`. Networks repeat their kernels, and the proofs of tensorize take long."""
-    unscheduled = create_schedule(kernel.output, kernel.inputs, kernel.name)
-    text = function_text(replace(unscheduled.func, name=""))
     nameless = replace(kernel, name="", constants=())
     sections = tuple(replace(section, kept=None) for section in kernel.sections)  # no schedule depends on it
     try:
-        found = _schedule_once(_Alike(text, sections, config, tiling, nameless))
+        func, trace = _schedule_once(_Alike(kernel.text, sections, config, tiling, nameless))
     except (CompileError, TensorError):
         return schedule_kernel(kernel, config, tiling)  # its error has the name
-    schedule = unscheduled.copy()
-    schedule.func, schedule.trace = replace(found.func, name=kernel.name), found.trace
+    schedule = kernel.unscheduled.copy()
+    schedule.func, schedule.trace = replace(func, name=kernel.name), trace
     return schedule
 
 
 @lru_cache(maxsize=256)
-def _schedule_once(alike: _Alike) -> Schedule:
-    return schedule_kernel(alike.kernel, alike.config, alike.tiling)
+def _schedule_once(alike: _Alike) -> tuple[PrimFunc, Trace]:
+    def schedule() -> tuple[PrimFunc, Trace]:
+        made = schedule_kernel(alike.kernel, alike.config, alike.tiling)
+        return PrimFunc(made.func.name, made.func.params, made.func.body), made.trace
+
+    return kept_result(schedule, alike.config, "schedule", alike.text, alike.sections, alike.tiling)
 
 
 def generate_slice(
@@ -184,11 +186,21 @@ def _tilings(problem: Problem, *, first: bool) -> Iterator[Tiling]:
     """What is tried for a kernel, which may be the first of its program."""
     kernel = problem.kernel
     if not kernel.producers:
-        yield from attempts(problem, first_tilings(problem) if first else tilings(problem))
+        yield from _attempts(problem, first=first)
         return
     if kernel.tiling:
         yield ChainTiling(*kernel.tiling)
     yield from chain_tilings(problem)
+
+
+def _attempts(problem: Problem, *, first: bool) -> list[Tiling]:
+    """What is tried for a kernel that is no chain."""
+
+    def attempt() -> list[Tiling]:
+        return list(attempts(problem, first_tilings(problem) if first else tilings(problem)))
+
+    sizes = problem.kernel.signature, problem.threads, problem.beside, problem.rate
+    return kept_result(attempt, problem.config, "tilings", first, *sizes)
 
 
 def attempts(problem: Problem, candidates: Sequence[Tiling]) -> Iterator[Tiling]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
@@ -14,6 +15,7 @@ from .....hw.load_counts import bytes_each
 from ....graph.ir import Array, Call, Constant, Expr, Function, Module
 from ....graph.visit import calls
 from ....model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, Layer, TensorSpec, Witness
+from ....tensor.errors import TensorError
 from ...target import Job
 from ..check import Range
 from ..operators.lower import Kernel
@@ -27,6 +29,7 @@ from .compile_kernel import Generated, generate_slice
 from .function_program import finish_program
 from .host_part import copying_module, phase_module, with_reasons
 from .inner_tensors import inner_tensors
+from .kept_kernels import kept_result, kernels_are_kept
 from .phases import Phase, check_strict, function_of, split_phases
 from .slices import CONCAT, KernelSlice, slices_of
 from .tuned import Lookup
@@ -50,6 +53,19 @@ def link(
     if job.strict:
         check_strict(module)
     return _Linker(module, config, rate, job, link_host, vthreads, tuned, hiding).run()
+
+
+@dataclass(frozen=True)
+class _Program:
+    """The program of a phase; of its instructions the layers and tiles, of its layers the traffic and the schedules,
+    and how many of its kernels have settings that were measured."""
+
+    code: npt.NDArray[np.uint8]
+    layer_of: npt.NDArray[np.int32]
+    tile_of: npt.NDArray[np.int32]
+    traffic: Mapping[int, tuple[int, int]]
+    schedules: tuple[str, ...]
+    tuned_kernels: int
 
 
 @dataclass
@@ -179,36 +195,75 @@ class _Linker:
     # The core's part
 
     def _program(self, phase: Phase, slices: Mapping[Call, Sequence[KernelSlice]]) -> CoreStep:
-        emitter = Emitter(self.config, rings=self.hiding is LatencyHiding.RINGS)
         first_layer = len(self.layers)
-        schedules = []
-        for number, node in enumerate(phase.calls):
-            self.job.progress(f"compiling {function_of(node).name} ({number + 1} of {len(phase.calls)})")
-            generated = [
-                each for part in slices[node] for each in self._generate(emitter, node, part, first_layer + number)
-            ]
-            schedules.append("\n".join(map(_account, generated)))
+        shaped_by = self._shaped_by(phase, slices) if kernels_are_kept() else None
         offset = self.window.end
-        ranges = tuple(Range(each.offset, each.offset + each.data.nbytes) for each in self.window.constants.values())
-        stream, code = finish_program(self.config, self.rate, emitter.issues, offset, ranges, self.hiding)
-        self.window.allocate(code.nbytes)
-        traffic = _traffic(self.config, stream)
+
+        def make() -> _Program:
+            return self._made(phase, slices, offset, first_layer)
+
+        made = make() if shaped_by is None else kept_result(make, self.config, "program", offset, *shaped_by)
+        self.tuned_kernels += made.tuned_kernels
+        self.window.allocate(made.code.nbytes)
         for number, node in enumerate(phase.calls):
-            loaded, stored = traffic.get(first_layer + number, (0, 0))
-            self.layers.append(self._layer(node, slices[node][0].kind, loaded, stored, schedules[number]))
-        last = len(self.layers) - 1
+            loaded, stored = made.traffic.get(first_layer + number, (0, 0))
+            self.layers.append(self._layer(node, slices[node][0].kind, loaded, stored, made.schedules[number]))
         written = {self.names[node] for node in phase.calls}
         read = dict.fromkeys(
             self.names[arg] for node in phase.calls for arg in node.args if not isinstance(arg, Constant)
         )
         leaving = self._leaving(phase)
         return CoreStep(
-            program=code,
+            program=made.code,
             program_offset=offset,
             inputs=tuple(name for name in read if name not in written),
             outputs=tuple(self.names[node] for node in phase.calls if node in leaving),
-            layer_of=np.array([issue.layer for issue in stream] + [last], np.int32),
-            tile_of=np.array([issue.tile for issue in stream] + [0], np.int32),
+            layer_of=made.layer_of,
+            tile_of=made.tile_of,
+        )
+
+    def _shaped_by(
+        self, phase: Phase, slices: Mapping[Call, Sequence[KernelSlice]]
+    ) -> tuple[object, ...] | None:  # fmt: skip
+        """All that a program follows from, beside the core and its place; None where that is not known."""
+
+        def of_slice(node: Call, part: KernelSlice) -> tuple[object, ...]:
+            kernel = part.kernel
+            turns = [of_slice(node, turn) for turn in part.turns]
+            return part.kind, part.tuned, kernel.tiling, kernel.text, kernel.signature, self._places(node, part), turns
+
+        try:
+            kernels = [[of_slice(node, part) for part in slices[node]] for node in phase.calls]
+        except TensorError:  # which whoever compiles the kernel tells with its place
+            return None
+        return kernels, self._constant_ranges(), self.rate, self.vthreads, self.hiding, len(self.layers)
+
+    def _constant_ranges(self) -> tuple[Range, ...]:
+        return tuple(Range(each.offset, each.offset + each.data.nbytes) for each in self.window.constants.values())
+
+    def _made(
+        self, phase: Phase, slices: Mapping[Call, Sequence[KernelSlice]], offset: int, first_layer: int
+    ) -> _Program:  # fmt: skip
+        emitter = Emitter(self.config, rings=self.hiding is LatencyHiding.RINGS)
+        schedules, tuned_kernels = [], 0
+        for number, node in enumerate(phase.calls):
+            self.job.progress(f"compiling {function_of(node).name} ({number + 1} of {len(phase.calls)})")
+            generated = [
+                each for part in slices[node] for each in self._generate(emitter, node, part, first_layer + number)
+            ]
+            schedules.append("\n".join(map(_account, generated)))
+            tuned_kernels += sum(bool(each.origin) for each in generated)
+        stream, code = finish_program(
+            self.config, self.rate, emitter.issues, offset, self._constant_ranges(), self.hiding
+        )
+        last = first_layer + len(phase.calls) - 1
+        return _Program(
+            code,
+            np.array([issue.layer for issue in stream] + [last], np.int32),
+            np.array([issue.tile for issue in stream] + [0], np.int32),
+            _traffic(self.config, stream),
+            tuple(schedules),
+            tuned_kernels,
         )
 
     def _layer(self, node: Call, kind: str, loaded: int, stored: int, schedule: str) -> Layer:
@@ -233,12 +288,10 @@ class _Linker:
     def _generate(self, emitter: Emitter, node: Call, part: KernelSlice, layer: int) -> list[Generated]:
         if part.kind == CONCAT and self._lies_there(node, part):
             return []
-        generated = generate_slice(
+        return generate_slice(
             emitter, part, lambda each: self._places(node, each), threads=self.vthreads, rate=self.rate, layer=layer,
             dump=self.job.dump,
         )  # fmt: skip
-        self.tuned_kernels += sum(bool(each.origin) for each in generated)
-        return generated
 
     def _lies_there(self, node: Call, part: KernelSlice) -> bool:
         """Whether the operand that a part of a concatenation copies was made in its place."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -18,6 +18,8 @@ from ....graph.registry import Family, operator_of
 from ....graph.visit import calls, topological_order
 from ....operators.lowering import lower_call
 from ....tensor import ir as tir
+from ....tensor.printer import function_text
+from ....tensor.schedule import Schedule, create_schedule
 from ....tensor.view import Builder, NotLoweredError, View
 from ...errors import CompileError
 from .builder import Formula, PackedBuilder, Window
@@ -157,6 +159,16 @@ class Kernel:
             **({"producers": [layer(each) for each in self.producers]} if self.producers else {}),
         }
         return json.dumps(described, sort_keys=True, separators=(",", ":"))
+
+    @cached_property
+    def unscheduled(self) -> Schedule:
+        """The kernel's function before any step of a schedule; whoever schedules it takes a copy."""
+        return create_schedule(self.output, self.inputs, self.name)
+
+    @cached_property
+    def text(self) -> str:
+        """What the kernel computes, as text: all but its name and the values of constants."""
+        return function_text(replace(self.unscheduled.func, name=""))
 
     @property
     def kind(self) -> str:

@@ -27,6 +27,7 @@ from ..link.compile_kernel import generate_slice
 from ..link.depthwise_split import estimate_apart, on_array
 from ..link.forms import ARRAY, MODE, VECTOR
 from ..link.function_program import unchecked_program
+from ..link.kept_kernels import kept_result
 from ..link.slices import KernelSlice, slices_of
 from ..link.tuned import Lookup, Tuned, chain_text, layer_text
 from ..operators.depthwise_mode import in_depthwise_mode
@@ -188,11 +189,14 @@ class _Proposer:
             kernel = lower_function(function)
             text = layer_text(kernel) if is_depthwise(function) else kernel.signature
             found = self.tuned(text) if self.tuned is not None else None
-            self._estimates[key] = (
-                float(found.cycles) if found is not None
-                else estimate_apart(self.config, self.rate, function, kernel, self.threads)
-            )  # fmt: skip
+            self._estimates[key] = float(found.cycles) if found is not None else self._estimated(function)
         return self._estimates[key]
+
+    def _estimated(self, function: Function) -> float:
+        def estimate() -> float:
+            return estimate_apart(self.config, self.rate, function, lower_function(function), self.threads)
+
+        return kept_result(estimate, self.config, "layer apart", signature(function), self.rate, self.threads)
 
     def _together(self, part: Sequence[Call]) -> float:
         key = _key(part)
@@ -208,14 +212,19 @@ class _Proposer:
         """How depthwise layers are computed, and how the chain is tiled; its estimate."""
         key = _key(part)
         if key not in self._candidates_of:
-            found: list[Candidate] = []
-            forms = forms_of(self.config, part)
-            for name in (MODE,) if MODE in forms else forms:
-                problem = Problem(self.config, lower_function(merged(part, forms[name])), 1, rate=self.rate)
-                for tiling in chain_tilings(problem)[: TRIED_IN_MODE if name == MODE else TRIED]:
-                    found.append((name, tiling, chain_estimate(problem, tiling) or float("inf")))
-            self._candidates_of[key] = found
+            self._candidates_of[key] = kept_result(
+                lambda: self._tried(part), self.config, "chain's tilings", key, _wiring(part), self.rate
+            )
         return self._candidates_of[key]
+
+    def _tried(self, part: Sequence[Call]) -> list[Candidate]:
+        found: list[Candidate] = []
+        forms = forms_of(self.config, part)
+        for name in (MODE,) if MODE in forms else forms:
+            problem = Problem(self.config, lower_function(merged(part, forms[name])), 1, rate=self.rate)
+            for tiling in chain_tilings(problem)[: TRIED_IN_MODE if name == MODE else TRIED]:
+                found.append((name, tiling, chain_estimate(problem, tiling) or float("inf")))
+        return found
 
     def _record(self, part: Sequence[Call]) -> Tuned | None:
         """What a database says of a chain, if that is a form that the core has."""
@@ -279,7 +288,7 @@ class _Chainer(_Proposer):
         """The chain of these layers, or why it is none."""
         key = _key(part)
         if key not in self._measured:
-            self._measured[key] = self._decide(part)
+            self._measured[key] = self._decided(part)
         decided = self._measured[key]
         if isinstance(decided, str):
             return decided
@@ -289,6 +298,13 @@ class _Chainer(_Proposer):
             attrs |= {"record": (decided.tuned.record, decided.tuned.cycles), "chain_form": decided.form}
         function = merged(part, forms_of(self.config, part)[decided.form], **attrs)
         return Chain(function, decided.cycles, decided.apart, saved)
+
+    def _decided(self, part: Sequence[Call]) -> Decision | str:
+        """What `_decide` says; what it says by a database is not kept."""
+        if self.tuned is not None:
+            return self._decide(part)
+        key = _key(part), _wiring(part), self.rate, self.threads
+        return kept_result(lambda: self._decide(part), self.config, "chain", *key)
 
     def _decide(self, part: Sequence[Call]) -> Decision | str:
         """The fastest of what is tried: the setting that a database has, and candidates of each form."""
@@ -434,6 +450,17 @@ def forms_of(config: CoreConfig, part: Sequence[Call]) -> Mapping[str, Form]:
 def _key(part: Sequence[Call]) -> tuple[object, ...]:
     """Parts that are compiled alike have the same."""
     return tuple(signature(_function(node)) for node in part)
+
+
+def _wiring(part: Sequence[Call]) -> list[object]:
+    """For each operand of each layer which layer, or which value from outside, it is."""
+    numbers: dict[Expr, int] = {}
+    lines: list[object] = []
+    for node in part:
+        for arg in node.args:
+            lines.append((numbers.setdefault(arg, len(numbers)), isinstance(arg, Constant), arg.type))
+        lines.append(numbers.setdefault(node, len(numbers)))
+    return lines
 
 
 def signature(function: Function) -> tuple[object, ...]:
