@@ -64,6 +64,7 @@ class Layer:
     boundaries: tuple[str, ...] = ()  # operands that were not fused, and why
     saved_bytes: int = 0  # memory traffic that there would be if its operators were not fused
     schedule: str = ""  # readable trace of the schedule
+    form: str = ""  # how it multiplies bytes, and why not otherwise, where there is a choice
 
 
 def with_products(layers: Sequence[Layer], products: Mapping[str, int]) -> tuple[Layer, ...]:

@@ -136,6 +136,7 @@ class LayerRecord:
     boundaries: tuple[str, ...]
     saved_bytes: Count
     schedule: str
+    form: str = ""
 
 
 HostStepRecord = Annotated[LaunchRecord | NumpyRecord | CopyRecord | CheckRecord, Field(discriminator="kind")]

@@ -131,7 +131,7 @@ def kernel_records(kernels: Sequence[KernelProfile], roof: MachineRoof) -> list[
             "operations": each.operations, "gops": each.gops, "gbytes": each.nbytes / each.seconds / 1e9
             if each.seconds else 0.0, "intensity": each.intensity, "launches": each.launches,
             "compute_seconds": each.compute_seconds(roof), "memory_seconds": each.memory_seconds(roof),
-            "bound": each.bound(roof),
+            "bound": each.bound(roof), "form": each.layer.form,
         }
         for each in kernels
     ]  # fmt: skip
@@ -156,6 +156,7 @@ def kernel_table(model: CompiledModel, kernels: Sequence[KernelProfile], roof: M
         words("kernel", fold=True), words("kind"), words("operators", fold=True), _decimal("us"), share("share"),
         count("bytes"), _decimal("gops", "Gop/s"), _decimal("gbytes", "GB/s"), _decimal("intensity", "op/byte"),
         words("bound"), share("reached", "of its roof"),
+        *([words("form", "bytes by", fold=True)] if any(each["form"] for each in records) else []),
     ]  # fmt: skip
     total = total_of(rows, "us", "bytes")
     title = f"{model.name} on {roof.processor}, {roof.threads} thread{'s' * (roof.threads > 1)}: kernels"

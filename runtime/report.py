@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ def placement_records(model: CompiledModel) -> list[Record]:
             "share": layer.macs / total,
             "not_fused": list(layer.boundaries),
             "saved_bytes": layer.saved_bytes,
+            "form": layer.form,
         }
         for layer in model.layers
     ]
@@ -114,7 +116,20 @@ def placement_report(title: str, placements: Sequence[Record], verbose: bool) ->
         reasons = [f"{each['layer']} runs on {each['on']}: {each['reason']}" for each in placements if each["reason"]]
     else:
         reasons = [_reason_text(record) for record in reason_records(placements)]
-    return Group(table, *map(Text, (*reasons, *_chain_texts(placements, verbose))))
+    texts = (*reasons, *_chain_texts(placements, verbose), *_form_texts(placements, verbose))
+    return Group(table, *map(Text, texts))
+
+
+def _form_texts(placements: Sequence[Record], verbose: bool) -> Iterator[str]:
+    """How layers multiply bytes, where there is a choice."""
+    chosen = [record for record in placements if record["form"]]
+    if verbose:
+        yield from (f"{record['layer']} multiplies bytes by {record['form']}" for record in chosen)
+    elif chosen:
+        forms = Counter(record["form"].partition(";")[0] for record in chosen)
+        yield "bytes are multiplied by " + ", ".join(
+            f"{form} in {count} layer{'s' * (count > 1)}" for form, count in sorted(forms.items())
+        )
 
 
 def _chain_texts(placements: Sequence[Record], verbose: bool) -> Iterator[str]:

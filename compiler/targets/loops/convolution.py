@@ -183,9 +183,9 @@ class ConvolutionKernels:
         weights = anchor.args[1].value
         step = STEPS[anchor.args[0].dtype]
         sums = grouped_sums if group_channels else SUMS[step]
-        paired = None
+        paired, form = None, ""
         if step == "bytes" and not group_channels:
-            paired = self._paired(packed_bytes(weights, data_layout, tile), tile)
+            paired, form = self._paired(packed_bytes(weights, data_layout, tile), tile)
             sums = partial(byte_sums, paired=paired)
         views: dict[Expr, View] = {anchor: sums(anchor, operands, data, data_layout, weights, tile)}
 
@@ -209,7 +209,7 @@ class ConvolutionKernels:
         row_stride = anchor.attr("strides")[-1] * data_layout.block
         task = ConvolutionTask(len(sizes), tile, row_stride, group_channels, step, paired is not None)
         arrange = partial(self.schedule.arrange, task=task)
-        kernel = finished(operands, group.root.shape, output, layout, name, arrange)
+        kernel = replace(finished(operands, group.root.shape, output, layout, name, arrange), form=form)
         if not apart:
             return kernel
         image, blocks, rows, columns, _ = tir.row_major_strides(layout.shape(group.root.shape))
@@ -218,10 +218,13 @@ class ConvolutionKernels:
         offset = kernel.offset - top * rows - left * columns
         return replace(kernel, windows={output.name: strides}, offset=offset, spills=any(left_out))
 
-    def _paired(self, packed: Array, tile: Tile) -> PairedWeights | None:
-        """Packed weights in two parts, where sums by pairs are worth it."""
+    def _paired(self, packed: Array, tile: Tile) -> tuple[PairedWeights | None, str]:
+        """Packed weights in two parts, where sums by pairs are worth it; that or why not, where these could be."""
         quads = prod(packed.shape[1:-2])
         if not self.schedule.by_pairs(tile, quads, 0):
-            return None
+            return None, ""
         paired = by_pairs(packed)
-        return paired if self.schedule.by_pairs(tile, quads, paired.rest.shape[1]) else None
+        twice = f"{paired.rest.shape[1]} of {quads} fours of weights"
+        if self.schedule.by_pairs(tile, quads, paired.rest.shape[1]):
+            return paired, f"pairs in 16 bits; {twice} once more"
+        return None, f"words; by pairs in 16 bits {twice} once more"

@@ -39,6 +39,7 @@ class Kernel:
     parameters, each in the given layout. ``constants``: arrays for the parameters that follow. The last parameter is
     the result; ``windows`` gives its strides where it is the inside of a tensor with a halo, and ``offset`` (elements)
     where in that tensor it starts. ``spills``: whether it writes into the halo, which is filled afterwards then.
+    ``form``: as `Layer.form`.
     """
 
     func: tir.PrimFunc
@@ -48,6 +49,7 @@ class Kernel:
     windows: Mapping[str, tuple[int, ...]]
     offset: int
     spills: bool = False
+    form: str = ""
 
     def schedule(self) -> te.Schedule:
         """The function, scheduled."""

@@ -151,7 +151,7 @@ class _Linker:
                                at=f"kernel {group.name!r}") from error  # fmt: skip
         except TensorError as error:
             raise CompileError(f"its default schedule fails: {error}", at=f"kernel {group.name!r}") from error
-        self._describe(group, kind.name, self.target.device, origin)
+        self._describe(group, kind.name, self.target.device, origin, kernel.form)
         if self.dump is not None:
             self.dump(f"{len(self.layers):03}.{group.name}", text)
 
@@ -437,12 +437,13 @@ class _Linker:
 
     # The whole
 
-    def _describe(self, group: FusedGroup, kind: str, device: LayerDevice, schedule: str = "") -> None:
+    def _describe(self, group: FusedGroup, kind: str, device: LayerDevice, schedule: str = "", form: str = "") -> None:
         operators = tuple(str(node.op) for node in group.members)
         shape = group.root.shape if isinstance(group.root.type, TensorType) else ()
         self.layers.append(Layer(
             group.name, group.span.nodes, kind, device, group.root.span.tensor, shape, _macs(group), group.reason,
             operators, boundaries=group.boundaries, saved_bytes=group.saved_bytes, schedule=schedule,
+            form=form,
         ))  # fmt: skip
 
     def _linked(self) -> HostProgram:

@@ -3,11 +3,13 @@ falls back to widening is seen on any machine."""
 
 from __future__ import annotations
 
+import io
 import re
 
 import llvmlite.ir as ll
 import numpy as np
 import pytest
+from rich.console import Console
 from weft.compiler.graph import Attrs, Constant, Function, Module, TensorType, Var, call
 from weft.compiler.targets.cpu.intrinsics import intrinsic_named
 from weft.compiler.targets.cpu.kernels import loop_target
@@ -19,6 +21,7 @@ from weft.compiler.targets.loops.model import link_model
 from weft.compiler.targets.loops.prepare import prepare
 from weft.compiler.targets.target import Job
 from weft.compiler.tensor.parser import parse
+from weft.runtime.report import placement_table
 
 from .programs import program_of
 
@@ -125,3 +128,22 @@ def test_products_of_bytes_for_each_instruction(name: str) -> None:
     assert byte_form(processor, processor.float_lanes).name == form
     loop, products = loop_of_products(name)
     assert products / len(loop) >= least, "\n".join(loop)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_layer_says_by_what_its_bytes_are_multiplied_and_why(name: str) -> None:
+    processor = named_target(name)
+    for largest, told in (
+        (64, "pairs in 16 bits; 0 of 144 fours of weights once more"),
+        (127, "words; by pairs in 16 bits 144 of 144 fours of weights once more"),
+    ):
+        module = prepare(convolution(largest), dot_products=processor.dot_product)
+        model = link_model(module, "cpu", loop_target(processor), 1, Job())
+        assert [layer.form for layer in model.layers if layer.form] == ([told] if name in PAIRED_FORMS else [])
+        shown = Console(width=200, file=io.StringIO())
+        for verbose in (False, True):
+            with shown.capture() as captured:
+                shown.print(placement_table(model, verbose=verbose))
+            short = f"bytes are multiplied by {told.partition(';')[0]} in 1 layer"
+            assert (f"multiplies bytes by {told}" if verbose else short) in captured.get() or name not in PAIRED_FORMS
+            assert ("bytes" in captured.get()) == (name in PAIRED_FORMS)
