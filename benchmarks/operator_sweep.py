@@ -27,7 +27,7 @@ import onnx
 import onnxruntime
 import weft
 from onnx.reference import ReferenceEvaluator
-from weft.benchmarks import sweep_cases, sweep_windows
+from weft.benchmarks import sweep_cases, sweep_norms, sweep_quantised, sweep_recurrent, sweep_windows
 from weft.benchmarks.common import Record, print_table, write_json
 from weft.benchmarks.sweep_cases import Array, Case
 from weft.compiler.frontends.onnx.specialise import specialise
@@ -45,6 +45,14 @@ SOURCES = (
     sweep_windows.windows,
     sweep_windows.resizing,
     sweep_windows.special_rows,
+    sweep_norms.normalisations,
+    sweep_norms.responses,
+    sweep_norms.norms_of_windows,
+    sweep_norms.determinants,
+    sweep_norms.deformed,
+    sweep_recurrent.recurrent,
+    sweep_quantised.convolutions,
+    sweep_quantised.products,
 )
 TARGETS = ("numpy", "cpu", "opencl", "cuda")
 Judged = Callable[[Case], Array]
@@ -103,8 +111,9 @@ def ordered(values: Array) -> Array:
     return np.where(bits < 0, -(bits + (1 << width - 1)), bits)
 
 
-def differing(found: Array, wanted: Array, ulps: float) -> int:
-    """How many elements of ``found`` are not ``wanted``; all where shape or type differ. Any NaN is NaN."""
+def differing(found: Array, wanted: Array, ulps: float, near: float = 0) -> int:
+    """How many elements of ``found`` are not ``wanted``; all where shape or type differ. Any NaN is NaN. Floats
+    may be ``ulps`` units of the last place apart, or ``near``."""
     if found.shape != wanted.shape or found.dtype != wanted.dtype:
         return max(wanted.size, 1)
     if found.dtype.kind in "biu" or (found.dtype.kind == "V" and found.dtype.itemsize == 1):
@@ -112,6 +121,8 @@ def differing(found: Array, wanted: Array, ulps: float) -> int:
         return int(np.count_nonzero((wide[0] != wide[1]) & ~((wide[0] != wide[0]) & (wide[1] != wide[1]))))
     a, b = found.astype(np.float64), wanted.astype(np.float64)
     far = np.array(np.abs(ordered(found) - ordered(wanted)) > ulps, bool) & (a != b)
+    with np.errstate(invalid="ignore"):  # infinities
+        far &= ~(abs(a - b) <= near)
     return int(np.count_nonzero(np.where(np.isnan(a) | np.isnan(b), np.isnan(a) != np.isnan(b), far)))
 
 
@@ -138,7 +149,7 @@ def outcomes(cases: Iterable[Case], tools: dict[str, Judged]) -> Iterator[Outcom
                 except Exception as error:  # what a tool lacks it says in many ways
                     yield Outcome(case.name, name, wanted.size, missing=f"{type(error).__name__}: {error}"[:120])
                     continue
-                yield Outcome(case.name, name, wanted.size, differing(found, wanted, case.ulps))
+                yield Outcome(case.name, name, wanted.size, differing(found, wanted, case.ulps, case.near))
 
 
 def explained() -> list[str]:

@@ -22,13 +22,15 @@ HALF = Fraction(1, 2)
 
 @dataclass(frozen=True)
 class Case:
-    """A model, its inputs, and what is right, where the standard says it to the last bit (else within ``ulps``)."""
+    """A model, its inputs, and what is right, where the standard says it to the last bit (else within ``ulps``,
+    or as ``near`` as that)."""
 
     name: str
     model: onnx.ModelProto
     inputs: dict[str, Array]
     exact: Array | None = None
     ulps: float = 0
+    near: float = 0
 
 
 def kind_of(dtype: Any) -> int:
@@ -42,6 +44,7 @@ def case(
     exact: Array | None = None,
     *,
     ulps: float = 0,
+    near: float = 0,
     opset: int = 22,
     constants: Sequence[int] = (),
     output: int = 0,
@@ -66,7 +69,7 @@ def case(
     )
     domains = [helper.make_opsetid("", opset), *([helper.make_opsetid(domain, 1)] if domain else [])]
     model = helper.make_model(graph, opset_imports=domains, ir_version=12 if opset > 22 else 10)
-    return Case(name, model, given, exact, ulps)
+    return Case(name, model, given, exact, ulps, near)
 
 
 def specials(dtype: Any) -> Array:
@@ -267,7 +270,10 @@ def functions() -> Iterator[Case]:
         yield case(f"{op} {np.dtype(dtype).name}", op, [x], np.asarray(function(x)))
 
 
-CASTS = ("bool", "int8", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+CASTS = (
+    "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32",
+    "float64",
+)  # fmt: skip
 SMALL = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn")
 
 

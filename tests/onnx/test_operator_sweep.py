@@ -3,32 +3,52 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
 from weft.benchmarks import operator_sweep as sweep
 from weft.benchmarks import sweep_exact as exact
+from weft.benchmarks.sweep_cases import Case
+from weft.compiler.targets.cpu.processor import PRETENDED, executable_here
 
-EVERY = {"numpy": 3, "cpu": 23}
+EVERY = {"numpy": 3, "cpu": 31}
+EVERY_AT_A_LEVEL = 97
+
+
+@cache
+def all_cases() -> list[Case]:
+    return list(sweep.all_cases())
+
+
+def wrong(cases: Sequence[Case], target: str) -> list[sweep.Outcome]:
+    found = sweep.outcomes(cases, {target: sweep.by_weft(target)})
+    return [each for each in found if each.wrong or each.missing]
 
 
 @pytest.mark.parametrize("target", sorted(EVERY))
 def test_weft_gives_what_exact_arithmetic_gives(target: str) -> None:
-    cases = list(sweep.all_cases())[:: EVERY[target]]
-    wrong = [found for found in sweep.outcomes(cases, {target: sweep.by_weft(target)}) if found.wrong or found.missing]
-    assert not wrong, wrong
+    cases = all_cases()[:: EVERY[target]]
+    assert not wrong(cases, target)
     assert len(cases) > 20
 
 
+@pytest.mark.parametrize(("first", "level"), list(enumerate(executable_here()[1:])))
+def test_every_level_of_processor_gives_it_too(first: int, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PRETENDED, level)
+    assert not wrong(all_cases()[first::EVERY_AT_A_LEVEL], "cpu")
+
+
 def test_names_of_cases_are_unique_and_the_page_tells_their_number() -> None:
-    names = [case.name for case in sweep.all_cases()]
+    names = [case.name for case in all_cases()]
     assert len(names) == len(set(names))
     assert re.search(r"It runs (\d+) small models", sweep.PAGE.read_text()).group(1) == str(len(names))  # type: ignore[union-attr]
 
 
 def test_every_explanation_is_about_a_case() -> None:
-    names = [case.name for case in sweep.all_cases()]
+    names = [case.name for case in all_cases()]
     about = [name for name in sweep.explained() if any(each.startswith(name) for each in names)]
     assert len(about) > 20
 

@@ -13,7 +13,7 @@ from .node import CONVERTERS, Converted, Converter, Node, converter
 from .quantised import dequantised, qlinear_unary, quantised
 
 
-class _Formula:
+class Formula:
     """Operators on values of one type, with numbers for constants."""
 
     def __init__(self, node: Node, x: Expr) -> None:
@@ -28,34 +28,34 @@ class _Formula:
         return self.node.call("nn.where", condition, *operands)
 
 
-def _leaky_relu(f: _Formula, x: Expr, alpha: float) -> Expr:
+def leaky_relu(f: Formula, x: Expr, alpha: float) -> Expr:
     return f.where(f("less", x, 0), f("multiply", x, alpha), x)
 
 
-def _elu(f: _Formula, x: Expr, alpha: float) -> Expr:
+def elu(f: Formula, x: Expr, alpha: float) -> Expr:
     return f.where(f("less", x, 0), f("multiply", f("subtract", f("exp", f("minimum", x, 0)), 1), alpha), x)
 
 
-def _celu(f: _Formula, x: Expr, alpha: float) -> Expr:
+def _celu(f: Formula, x: Expr, alpha: float) -> Expr:
     inner = f("subtract", f("exp", f("divide", f("minimum", x, 0), alpha)), 1)
     return f("add", f("maximum", x, 0), f("multiply", inner, alpha))
 
 
-def _selu(f: _Formula, x: Expr, alpha: float, gamma: float) -> Expr:
-    return f("multiply", _elu(f, x, alpha), gamma)
+def _selu(f: Formula, x: Expr, alpha: float, gamma: float) -> Expr:
+    return f("multiply", elu(f, x, alpha), gamma)
 
 
-def _softplus(f: _Formula, x: Expr) -> Expr:
+def softplus(f: Formula, x: Expr) -> Expr:
     """log(1 + exp(x)), without overflow."""
     small = f("exp", f("negative", f("abs", x)))
     return f("add", f("maximum", x, 0), f("log", f("add", small, 1)))
 
 
-def _hard_sigmoid(f: _Formula, x: Expr, alpha: float, beta: float) -> Expr:
+def hard_sigmoid(f: Formula, x: Expr, alpha: float, beta: float) -> Expr:
     return f("minimum", f("maximum", f("add", f("multiply", x, alpha), beta), 0), 1)
 
 
-def _gelu(f: _Formula, x: Expr, approximate: bool) -> Expr:
+def _gelu(f: Formula, x: Expr, approximate: bool) -> Expr:
     if approximate:
         cubed = f("multiply", f("multiply", f("multiply", x, x), x), 0.044715)
         inner = f("tanh", f("multiply", f("add", x, cubed), math.sqrt(2 / math.pi)))
@@ -66,26 +66,26 @@ def _gelu(f: _Formula, x: Expr, approximate: bool) -> Expr:
 
 def gelu(node: Node, x: Expr, *, approximate: bool) -> Expr:
     """x times the share of a normal distribution below it, exact or by a hyperbolic tangent."""
-    return node.in_float32(x, lambda wide: _gelu(_Formula(node, wide), wide, approximate))
+    return node.in_float32(x, lambda wide: _gelu(Formula(node, wide), wide, approximate))
 
 
-def _shrink(f: _Formula, x: Expr, limit: float, bias: float) -> Expr:
+def _shrink(f: Formula, x: Expr, limit: float, bias: float) -> Expr:
     above = f.where(f("less", limit, x), f("subtract", x, bias), 0)
     return f.where(f("less", x, -limit), f("add", x, bias), above)
 
 
-_FORMULAS: dict[str, Callable[[Node, _Formula, Expr], Expr]] = {
-    "LeakyRelu": lambda n, f, x: _leaky_relu(f, x, n.number("alpha", 0.01)),
-    "Elu": lambda n, f, x: _elu(f, x, n.number("alpha", 1.0)),
+_FORMULAS: dict[str, Callable[[Node, Formula, Expr], Expr]] = {
+    "LeakyRelu": lambda n, f, x: leaky_relu(f, x, n.number("alpha", 0.01)),
+    "Elu": lambda n, f, x: elu(f, x, n.number("alpha", 1.0)),
     "Celu": lambda n, f, x: _celu(f, x, n.number("alpha", 1.0)),
     "Selu": lambda n, f, x: _selu(
         f, x, n.number("alpha", 1.67326319217681884765625), n.number("gamma", 1.05070102214813232421875)
     ),
-    "Softplus": lambda n, f, x: _softplus(f, x),
+    "Softplus": lambda n, f, x: softplus(f, x),
     "Softsign": lambda n, f, x: f("divide", x, f("add", f("abs", x), 1)),
-    "HardSigmoid": lambda n, f, x: _hard_sigmoid(f, x, n.number("alpha", 0.2), n.number("beta", 0.5)),
-    "HardSwish": lambda n, f, x: f("multiply", x, _hard_sigmoid(f, x, 1 / 6, 0.5)),
-    "Mish": lambda n, f, x: f("multiply", x, f("tanh", _softplus(f, x))),
+    "HardSigmoid": lambda n, f, x: hard_sigmoid(f, x, n.number("alpha", 0.2), n.number("beta", 0.5)),
+    "HardSwish": lambda n, f, x: f("multiply", x, hard_sigmoid(f, x, 1 / 6, 0.5)),
+    "Mish": lambda n, f, x: f("multiply", x, f("tanh", softplus(f, x))),
     "Swish": lambda n, f, x: f("multiply", x, f("sigmoid", f("multiply", x, n.number("alpha", 1.0)))),
     "ThresholdedRelu": lambda n, f, x: f.where(f("less", n.number("alpha", 1.0), x), x, 0),
     "Shrink": lambda n, f, x: _shrink(f, x, n.number("lambd", 0.5), n.number("bias", 0.0)),
@@ -93,9 +93,9 @@ _FORMULAS: dict[str, Callable[[Node, _Formula, Expr], Expr]] = {
 }
 
 
-def _activation(formula: Callable[[Node, _Formula, Expr], Expr]) -> Converter:
+def _activation(formula: Callable[[Node, Formula, Expr], Expr]) -> Converter:
     def convert(node: Node) -> Converted:
-        return node.in_float32(node.input(0), lambda x: formula(node, _Formula(node, x), x))
+        return node.in_float32(node.input(0), lambda x: formula(node, Formula(node, x), x))
 
     return convert
 
@@ -105,7 +105,7 @@ for _name, _formula in _FORMULAS.items():
 
 
 CONVERTERS["QLinearLeakyRelu"] = qlinear_unary(
-    lambda node, x: _leaky_relu(_Formula(node, x), x, node.number("alpha", 0.01))
+    lambda node, x: leaky_relu(Formula(node, x), x, node.number("alpha", 0.01))
 )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...graph import Expr
+from .activation import Formula, elu, hard_sigmoid, leaky_relu, softplus
 from .index import reversed_steps
 from .loop import looped
 from .node import CONVERTERS, Converted, Converter, Node
@@ -109,19 +111,50 @@ def _lstm(cell: _Cell, fresh: Expr, state: tuple[Expr, ...]) -> tuple[Expr, ...]
     return cell.call("multiply", leave, cell.functions[2](memory)), memory
 
 
+NEEDED = math.nan
+"""For a number that has no default."""
+
+NUMBERS = {
+    "affine": (NEEDED, NEEDED), "elu": (1.0,), "hardsigmoid": (0.2, 0.5), "leakyrelu": (0.01,),
+    "scaledtanh": (NEEDED, NEEDED), "thresholdedrelu": (1.0,),
+}  # fmt: skip
+"""By activation function, alpha and beta where it takes them, if they are not given."""
+
+FUNCTIONS: dict[str, Callable[..., Expr]] = {
+    "affine": lambda f, x, alpha, beta: f("add", f("multiply", x, alpha), beta),
+    "elu": elu,
+    "hardsigmoid": hard_sigmoid,
+    "leakyrelu": leaky_relu,
+    "relu": lambda f, x: f.node.call("nn.clip", x, low=0.0),
+    "scaledtanh": lambda f, x, alpha, beta: f("multiply", f("tanh", f("multiply", x, beta)), alpha),
+    "sigmoid": lambda f, x: f("sigmoid", x),
+    "softplus": softplus,
+    "softsign": lambda f, x: f("divide", x, f("add", f("abs", x), 1)),
+    "tanh": lambda f, x: f("tanh", x),
+    "thresholdedrelu": lambda f, x, alpha: f.where(f("less", x, alpha), 0, x),
+}
+"""Activation functions of recurrent operators, by their names in small letters."""
+
+
 def _functions(node: Node, direction: int, count: int, default: tuple[str, ...]) -> tuple[Callable[[Expr], Expr], ...]:
-    given = [name.decode() for name in node.attrs.get("activations", [])] or list(default) * 2
-    names = given[direction * count : (direction + 1) * count]
-    return tuple(_function(node, name) for name in names)
+    """Those of a direction. Numbers are taken by the functions of all directions in their order."""
+    names = [name.decode() for name in node.attrs.get("activations", [])] or list(default) * 2
+    left = [list(node.attrs.get(f"activation_{which}", [])) for which in ("alpha", "beta")]
+    functions = [_function(node, name, left) for name in names]
+    return tuple(functions[direction * count : (direction + 1) * count])
 
 
-def _function(node: Node, name: str) -> Callable[[Expr], Expr]:
-    match name.lower():
-        case "tanh" | "sigmoid" as simple:
-            return lambda x: node.call(f"nn.{simple}", x)
-        case "relu":
-            return lambda x: node.call("nn.clip", x, low=0.0)
-    raise node.error(f"the activation {name!r} is not supported", hint="supported: Relu, Sigmoid, Tanh")
+def _function(node: Node, name: str, left: list[list[float]]) -> Callable[[Expr], Expr]:
+    """A function by its name; it takes its alpha and beta from what is left of those that are given."""
+    known = name.lower()
+    if known not in FUNCTIONS:
+        raise node.error(f"the activation {name!r} is not supported", hint=f"supported: {', '.join(FUNCTIONS)}")
+    defaults = zip(("alpha", "beta"), left, NUMBERS.get(known, ()), strict=False)
+    numbers = [(which, given.pop(0) if given else usual) for which, given, usual in defaults]
+    for which, number in numbers:
+        if math.isnan(number):
+            raise node.error(f"the activation {name!r} has no {which}", hint=f"give it in activation_{which}")
+    return lambda x: FUNCTIONS[known](Formula(node, x), x, *(number for _, number in numbers))
 
 
 def _recurrent(step: Step, states: int, default: tuple[str, ...]) -> Converter:
