@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import weft
@@ -26,7 +26,8 @@ ROTARY_BASE = 10000.0
 
 @dataclass(frozen=True)
 class Size:
-    """``positions``: what the cache holds. ``tokens``: bytes, by default."""
+    """``positions``: what the cache holds. ``tokens``: bytes, by default. ``key_heads``: of keys and values, each of
+    which as many heads share; by default every head has its own."""
 
     width: int = 128
     heads: int = 4
@@ -34,6 +35,12 @@ class Size:
     hidden: int = 384
     positions: int = 256
     tokens: int = 256
+    key_heads: int | None = None
+
+    @property
+    def shared(self) -> int:
+        """Heads of keys and values."""
+        return self.key_heads or self.heads
 
     @property
     def depth(self) -> int:
@@ -54,19 +61,38 @@ def cached_module(size: Size, parameters: Parameters, length: int = 1) -> Module
     """``length`` tokens behind those of a cache of ``size.positions`` positions.
 
     Inputs: ``input_ids`` (1, length), ``position_ids`` (1, length), and ``past_key_values.N.key`` and ``.value``
-    (1, heads, positions, depth). Outputs: ``logits`` (length, tokens), and ``present.N.key`` and ``.value``
-    (1, heads, length, depth): what the cache gets at these positions.
+    (1, key heads, positions, depth). Outputs: ``logits`` (length, tokens), and ``present.N.key`` and ``.value``
+    (1, key heads, length, depth): what the cache gets at these positions.
     """
     builder = _Builder(size, parameters, 1, length)
     tokens = Var("input_ids", TensorType((1, length), "int64"))
     places = Var("position_ids", TensorType((1, length), "int64"))
-    kind = TensorType((1, size.heads, size.positions, size.depth), "float32")
-    names = [f"{layer}.{what}" for layer in range(size.layers) for what in ("key", "value")]
-    past = {name: Var(f"past_key_values.{name}", kind) for name in names}
+    past = _past(size)
     logits = builder.logits(tokens, contract.reshape(places, shape=(length,)), past)
-    attrs = Attrs({"name": "main", "outputs": ("logits", *(f"present.{name}" for name in names))})
-    body = Tuple((logits, *(builder.present[name] for name in names)))
-    return Module(Function((tokens, places, *past.values()), body, attrs))
+    return _with_cache(builder, (tokens, places), past, "logits", logits)
+
+
+def layer_module(size: Size, parameters: Parameters) -> tuple[Module, Initials]:
+    """The first layer alone, for one token: from ``x`` (1, width), ``position_ids`` (1, 1) and a cache to ``y``
+    (1, width), with what the cache gets; and where parameters that have no value start."""
+    builder = _Builder(size, parameters, 1, 1)
+    x, places = Var("x", TensorType((1, size.width), "float32")), Var("position_ids", TensorType((1, 1), "int64"))
+    past = _past(replace(size, layers=1))
+    flat = contract.reshape(places, shape=(1,))
+    y = builder.layer(0, x, builder.turns(flat), builder.hidden(flat, True), past)
+    return _with_cache(builder, (x, places), past, "y", y), builder.missing
+
+
+def _past(size: Size) -> dict[str, Var]:
+    kind = TensorType((1, size.shared, size.positions, size.depth), "float32")
+    names = [f"{layer}.{what}" for layer in range(size.layers) for what in ("key", "value")]
+    return {name: Var(f"past_key_values.{name}", kind) for name in names}
+
+
+def _with_cache(builder: _Builder, inputs: tuple[Var, ...], past: Mapping[str, Var], name: str, result: Expr) -> Module:
+    attrs = Attrs({"name": "main", "outputs": (name, *(f"present.{state}" for state in past))})
+    body = Tuple((result, *(builder.present[state] for state in past)))
+    return Module(Function((*inputs, *past.values()), body, attrs))
 
 
 class _Builder:
@@ -93,23 +119,43 @@ class _Builder:
 
     def split(self, rows: Expr) -> Expr:
         """(batch, heads, length, depth)."""
-        shape = self.batch, self.length, self.size.heads, self.size.depth
+        depth = self.size.depth
+        shape = self.batch, self.length, rows.shape[1] // depth, depth
         return contract.transpose(contract.reshape(rows, shape=shape), perm=(0, 2, 1, 3))
 
     def attention(self, name: str, x: Expr, turns: tuple[Expr, Expr], hidden: Expr, past: dict[str, Var] | None,
                   layer: int) -> Expr:  # fmt: skip
         size = self.size
-        query, key, value = (self.split(self.linear(f"{name}.{what}", x, size.width))
-                             for what in ("query", "key", "value"))  # fmt: skip
+        outputs = {"query": size.width, "key": size.shared * size.depth, "value": size.shared * size.depth}
+        query, key, value = (self.split(self.linear(f"{name}.{what}", x, count)) for what, count in outputs.items())
         query, key = (rotated(each, *turns) for each in (query, key))
         if past is not None:
             self.present |= {f"{layer}.key": key, f"{layer}.value": value}
             key, value = (contract.concat(past[f"{layer}.{what}"], each, axis=2)
                           for what, each in (("key", key), ("value", value)))  # fmt: skip
-        scores = nn.matmul(query, contract.transpose(key, perm=(0, 1, 3, 2)))
-        shares = nn.softmax(nn.add(nn.multiply(scores, _number(size.depth**-0.5)), hidden), axis=3)
-        seen = contract.transpose(nn.matmul(shares, value), perm=(0, 2, 1, 3))
+        stack = size.heads // size.shared * self.length  # rows of all heads that share a key
+        query = self.reshaped(query, size.shared, stack, size.depth)
+        scores = nn.multiply(nn.matmul(query, contract.transpose(key, perm=(0, 1, 3, 2))), _number(size.depth**-0.5))
+        total = key.shape[2]
+        scores = self.reshaped(scores, size.heads, self.length, total)
+        shares = self.reshaped(nn.softmax(nn.add(scores, hidden), axis=3), size.shared, stack, total)
+        seen = self.reshaped(nn.matmul(shares, value), size.heads, self.length, size.depth)
+        seen = contract.transpose(seen, perm=(0, 2, 1, 3))
         return self.linear(f"{name}.out", contract.reshape(seen, shape=x.shape), size.width, 0.5)
+
+    def reshaped(self, x: Expr, *shape: int) -> Expr:
+        wanted = self.batch, *shape
+        return x if x.shape == wanted else contract.reshape(x, shape=wanted)
+
+    def layer(
+        self, layer: int, x: Expr, turns: tuple[Expr, Expr], hidden: Expr, past: dict[str, Var] | None
+    ) -> Expr:  # fmt: skip
+        size, name = self.size, f"layer{layer}"
+        x = nn.add(x, self.attention(name, self.normalised(f"{name}.first", x), turns, hidden, past, layer))
+        rows = self.normalised(f"{name}.second", x)
+        gate, up = (self.linear(f"{name}.{what}", rows, size.hidden) for what in ("gate", "up"))
+        gated = nn.multiply(nn.multiply(gate, nn.sigmoid(gate)), up)
+        return nn.add(x, self.linear(f"{name}.down", gated, size.width, 0.5))
 
     def logits(self, tokens: Expr, places: Expr, past: dict[str, Var] | None) -> Expr:
         size = self.size
@@ -118,13 +164,7 @@ class _Builder:
         turns = self.turns(places)
         hidden = self.hidden(places, past is not None)
         for layer in range(size.layers):
-            name = f"layer{layer}"
-            attended = self.attention(name, self.normalised(f"{name}.first", x), turns, hidden, past, layer)
-            x = nn.add(x, attended)
-            rows = self.normalised(f"{name}.second", x)
-            gate, up = (self.linear(f"{name}.{what}", rows, size.hidden) for what in ("gate", "up"))
-            gated = nn.multiply(nn.multiply(gate, nn.sigmoid(gate)), up)
-            x = nn.add(x, self.linear(f"{name}.down", gated, size.width, 0.5))
+            x = self.layer(layer, x, turns, hidden, past)
         return self.linear("head", self.normalised("last", x), size.tokens)
 
     def turns(self, places: Expr) -> tuple[Expr, Expr]:

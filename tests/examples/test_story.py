@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,20 @@ def test_no_byte_is_seen_before_it_comes(parameters: dict[str, Array]) -> None:
     one, other = (evaluate(module, {"input_ids": each})["logits"] for each in (rows, changed))
     np.testing.assert_array_equal(one[:4], other[:4])
     assert (one[4:] != other[4:]).any(axis=1).all()
+
+
+def test_heads_that_share_keys_compute_as_with_keys_of_their_own() -> None:
+    size = replace(SIZE, width=32, heads=4, key_heads=2, tokens=16)
+    start = weft.train.initialised(training_module(size, {}, 1, 1)[1], seed=1)
+    own = dict(start)
+    for name in ("layer0.key", "layer0.value"):
+        heads = start[name].reshape(2, size.depth, size.width)
+        own[name] = np.repeat(heads, 2, axis=0).reshape(size.width, size.width)
+    inputs = {"input_ids": np.array([[3, 1, 4, 1, 5]])}
+    wanted = evaluate(training_module(replace(size, key_heads=None), own, 1, 5)[0], inputs)["logits"]
+    np.testing.assert_allclose(evaluate(training_module(size, start, 1, 5)[0], inputs)["logits"], wanted, atol=1e-5)
+    session = weft.load(weft.compile(cached_module(size, start, 2), target="cpu")).session()
+    np.testing.assert_allclose(session.prefill((3, 1, 4, 1, 5)), wanted[-1], atol=1e-5)
 
 
 def test_what_is_not_written_yet_has_no_influence(parameters: dict[str, Array]) -> None:
