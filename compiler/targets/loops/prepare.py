@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil, sqrt
 
 import numpy as np
 
@@ -58,6 +59,7 @@ def _loop_passes(dot_products: bool) -> list[Pass]:
         Pass("phases-last", with_phases_last),
         Pass("reshapes-last", with_reshapes_last),
         Pass("widened-where-used", widened_where_used),
+        _rewriting("concatenations-in-parts", in_parts),
     ]
 
 
@@ -112,7 +114,7 @@ def without_empty_tensors(body: Expr) -> Expr:
         def _rewrite(self, node: Expr) -> Expr:
             if _is_empty(node):
                 return Constant(np.zeros(node.shape, numpy_dtype(node.dtype)), span=node.span)
-            if isinstance(node, Call) and node.op == "concat":
+            if isinstance(node, Call) and _is_concat(node):
                 kept = [arg for arg in node.args if not _is_empty(arg)]
                 if len(kept) < len(node.args):
                     return kept[0] if len(kept) == 1 else call("concat", *kept, span=node.span, **node.attrs)
@@ -121,12 +123,35 @@ def without_empty_tensors(body: Expr) -> Expr:
     return Known().run(body)
 
 
+MOST_OPERANDS = 128
+"""Of a concatenation that is one kernel. Its code asks at each element which operand that is, and the time that LLVM
+takes grows with the square of the operands."""
+
+
+def in_parts(node: Call) -> Expr | None:
+    """A concat of many operands  ->  a concat of concats of some: what they take to compile grows with the operands"""
+    if not _is_concat(node) or len(node.args) <= MOST_OPERANDS:
+        return None
+    operands = list(node.args)
+    while len(operands) > MOST_OPERANDS:
+        size = min(MOST_OPERANDS, ceil(sqrt(len(operands))))
+        parts = [operands[first : first + size] for first in range(0, len(operands), size)]
+        operands = [
+            call("concat", *part, span=node.span, **node.attrs) if len(part) > 1 else part[0] for part in parts
+        ]  # fmt: skip
+    return call("concat", *operands, span=node.span, **node.attrs)
+
+
 def known_value(node: Call) -> Expr | None:
     """An operator on constants  ->  its result, also of quantised weights: nothing will want their integers any more"""
     values = [arg.value for arg in node.args if isinstance(arg, Constant)]
     if not values or len(values) < len(node.args) or not isinstance(node.type, TensorType):
         return None
     return Constant(apply(node, values), span=node.span)
+
+
+def _is_concat(node: Call) -> bool:
+    return node.op == "concat"
 
 
 def _is_empty(node: Expr) -> bool:

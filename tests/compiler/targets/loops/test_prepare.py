@@ -23,13 +23,15 @@ from weft.compiler.graph import (
     call,
     calls,
     evaluate,
+    evaluate_function,
     topological_order,
 )
 from weft.compiler.graph.dtypes import is_float, step
+from weft.compiler.model import HostStep
 from weft.compiler.operators.random_graphs import MAX_ERROR_STEPS, random_graph
 from weft.compiler.passes import PassManager
 from weft.compiler.targets.cpu.target import Cpu
-from weft.compiler.targets.loops.prepare import loop_passes, prepare
+from weft.compiler.targets.loops.prepare import MOST_OPERANDS, in_parts, loop_passes, prepare
 
 DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
 NOTHING = Var("nothing", TensorType((0, 3), "float32"))
@@ -159,3 +161,34 @@ def test_calls_of_one_function_keep_the_nodes_of_the_user_apart() -> None:
     main = Function((x, y), Tuple(results), Attrs({"name": "main", "outputs": ("a", "b")}))
     inlined = prepare(Module(main, "host")).main.results
     assert [node.span.node for node in inlined] == ["first", "second"]
+
+
+@pytest.mark.parametrize("count", [1, 2, MOST_OPERANDS, MOST_OPERANDS + 1, 300, MOST_OPERANDS**2 + 1])
+def test_a_concatenation_of_many_operands_is_one_of_concatenations(count: int) -> None:
+    chance = np.random.default_rng(count)
+    values = [chance.integers(0, 99, (2, size), np.int8) for size in chance.integers(1, 4, count).tolist()]
+    variables = [Var(f"x{number}", TensorType(value.shape, "int8")) for number, value in enumerate(values)]
+    whole = call("concat", *variables, axis=1)
+    parts = in_parts(whole)
+    if count <= MOST_OPERANDS:
+        assert parts is None
+        return
+    assert parts is not None
+    assert all(len(node.args) <= MOST_OPERANDS for node in calls(parts))
+    function = Function(tuple(variables), parts)
+    np.testing.assert_array_equal(evaluate_function(function, values), np.concatenate(values, axis=1))
+
+
+def test_parts_of_a_concatenation_are_kernels_of_their_own() -> None:
+    """A kernel of all operands takes a time that grows with their square."""
+    count = 2 * MOST_OPERANDS
+    variables = [Var(f"x{number}", TensorType((3, 2), "float32")) for number in range(count)]
+    body = call("concat", *variables, axis=0)
+    module = Module(Function(tuple(variables), body, Attrs({"name": "main", "outputs": ("y",)})))
+    model = weft.compile(module, target="cpu")
+    programs = [step.program for step in model.steps if isinstance(step, HostStep)]
+    parameters = [len(kernel.nbytes) for program in programs for kernel in program.kernels]
+    assert max(parameters) <= MOST_OPERANDS + 1
+    inputs = {variable.name: np.full((3, 2), number, np.float32) for number, variable in enumerate(variables)}
+    expected = np.repeat(np.arange(count, dtype=np.float32), 3)[:, None].repeat(2, axis=1)
+    np.testing.assert_array_equal(weft.load(model).run(inputs)["y"], expected)
