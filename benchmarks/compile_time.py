@@ -36,7 +36,7 @@ import weft
 path, config, vthreads = sys.argv[1], sys.argv[2], int(sys.argv[3])
 before = resource.getrusage(resource.RUSAGE_SELF)
 started = time.perf_counter()
-model = weft.compile(path, config, vthreads=vthreads)
+model = weft.compile(path, config, vthreads=vthreads, cache=False)
 seconds = time.perf_counter() - started
 after = resource.getrusage(resource.RUSAGE_SELF)
 print(json.dumps({
