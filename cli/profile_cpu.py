@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ..api import load
 from ..compiler.model import HostStep
 from ..compiler.targets.cpu.llvm.peak import SYMBOL, byte_peak, float_peak
@@ -19,24 +17,22 @@ from ..runtime.module import LoadedModule
 from ..runtime.plots import write_host_plot
 from ..runtime.profile_host import kernel_records, kernel_table, profile_host, roof_record
 from .output import err, json_text, out, print_json, print_report, wide_console
-from .source import compiled_with_fixed_sizes, given_model, is_artifact, opened_artifact
-from .target_options import Chosen, options_of
+from .tools import ProfileRequest
 
 
-def profile_on_cpu(
-    source: Path, folder: Path, shape: list[str] | None, calibrate: Path | None, chosen: Chosen, *, cache: bool,
-    as_json: bool,
-) -> None:  # fmt: skip
-    """Profile a model or an artifact on random inputs; writes tables, records and the picture into ``folder``."""
+def profile_on_cpu(request: ProfileRequest) -> None:
+    """Profile a model or an artifact on random inputs; writes tables, records and the picture into the request's
+    folder."""
+    folder = request.folder
     with progress("reading", err) as status:
-        if is_artifact(source):
-            compiled = opened_artifact(source, chosen, shape=shape, calibrate=calibrate)
+        if request.is_artifact:
+            compiled = request.artifact()
             if compiled.target not in ("accel", "cpu") or compiled.core is not None:
-                raise CompileError(f"{source} is compiled for target {compiled.target!r}", hint="leave out --target")
+                raise CompileError(
+                    f"{request.source} is compiled for target {compiled.target!r}", hint="leave out --target"
+                )
         else:
-            options = options_of("cpu", chosen)
-            whole = given_model(source, shape, calibrate, status.update)
-            compiled = compiled_with_fixed_sizes(whole, "cpu", options, shape, status.update, cache=cache)
+            compiled = request.compiled(request.given(status), request.options(), status)
         status.update("loading")
         module = load(compiled, progress=status.update)
         assert isinstance(module, LoadedModule)  # of a model without open sizes
@@ -55,7 +51,7 @@ def profile_on_cpu(
             write_host_plot(compiled.name, kernels, roof, folder)
         except DeviceError as error:
             err.print(f"no pictures: {error}", markup=False)
-    if as_json:
+    if request.as_json:
         print_json(document)
         return
     wide_console().print(table)

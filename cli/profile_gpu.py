@@ -10,13 +10,16 @@ from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.model import CompiledModel, GpuCode, HostProgram, HostStep
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.registry import find_target
+from ..progress import progress
 from ..runtime.gpu.executor import GpuExecutor
 from ..runtime.gpu.open import EMULATED, open_gpu
 from ..runtime.gpu.predicted import PEAKS, counted_launches, predicted_seconds, random_inputs
 from ..runtime.tables import Column, Record, count, records_table, share, words
-from .output import print_json, wide_console
+from .output import err, print_json, wide_console
+from .tools import ProfileRequest
 
 CUDA = "cuda"
+MODEL = "model"
 
 RUNS = 10
 """Of which the fastest is told."""
@@ -25,6 +28,18 @@ ONLY_PREDICTED = (
     "Predicted from what the interpreter of PTX counted and from data sheets, for {}: no caches, no latency but a "
     "launch's own. Measure with --device NUMBER where there is a GPU."
 )
+
+
+def profile_on_gpu(request: ProfileRequest) -> None:
+    """Profile a model or an artifact on a GPU, or predict it; prints the launches."""
+    with progress("reading", err) as status:
+        if request.is_artifact:
+            model = request.artifact()
+        else:
+            model = request.compiled(request.given(status), request.options(), status)
+        found = None if request.device == MODEL else request.device
+        records, note = profile_gpu(model, found, status.update)
+    show_gpu_profile(model, records, note, as_json=request.as_json)
 
 
 def profile_gpu(model: CompiledModel, device: str | None, told: Callable[[str], None]) -> tuple[list[Record], str]:

@@ -75,7 +75,8 @@ class Target(Protocol):
 
     ``options``: a frozen dataclass with the target's own options; every field has a default and, in its metadata, a
     ``help`` text. ``takes_floats``: whether it compiles models that are not quantised. ``takes_open_sizes``: whether a
-    model with open sizes may be compiled anew for each size.
+    model with open sizes may be compiled anew for each size. A target may also have ``tools``: what it offers to ``weft
+    tune`` and ``weft profile``, as ``module:function`` by the command's name (`cli.tools`).
     """
 
     name: str

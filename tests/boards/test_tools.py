@@ -59,7 +59,7 @@ def test_a_board_is_measured(host: Host) -> None:
 def test_a_profile_on_a_board_is_what_the_core_counted(
     host: Host, tmp_path: Path, digits: CompiledModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.cli.profile.write_plots", lambda measured, folder: None)  # pictures take seconds
+    monkeypatch.setattr("weft.cli.profile_core.write_plots", lambda measured, folder: None)  # pictures take seconds
     weft.save(digits, tmp_path / "digits.weft")
     options = ["--device", "pynq://it", "--no-what-if", "--output", tmp_path / "out", "--json"]
     record = json.loads(weft_says("profile", tmp_path / "digits.weft", *options))

@@ -246,3 +246,47 @@ def test_the_manual_quotes_this_very_file() -> None:
     assert "def why_not" in quoted
     assert quoted in FILE.read_text()
     assert len(FILE.read_text().splitlines()) <= 200
+
+
+TOOLS = """
+from weft.cli.output import err
+from weft.progress import progress
+
+def profile(request):
+    with progress("reading", err) as status:
+        model = request.compiled(request.given(status), request.options(), status)
+    print(f"{model.name}: {len(model.layers)} layer")
+
+def tune(request):
+    with progress("reading", err) as status:
+        module = request.prepared(status)
+    print(f"{len(module.main.params)} input, {request.budget.trials} trials, by {request.options.compiler}")
+"""
+
+
+@pytest.fixture
+def tools(c_target: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What the target offers to ``weft profile`` and ``weft tune``, in a file of its own."""
+    (tmp_path / "c_tools.py").write_text(TOOLS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "c_tools", raising=False)
+    found = {"profile": "c_tools:profile", "tune": "c_tools:tune"}
+    monkeypatch.setattr(c_target.CTarget, "tools", found, raising=False)
+    return found
+
+
+def test_commands_ask_it_for_its_tools(tools: dict[str, str], elementwise: Path, weft_command: Command) -> None:
+    profiled = weft_command("profile", elementwise, "--target", "c")
+    assert (profiled.status, profiled.out) == (0, "elementwise: 1 layer"), profiled.err
+    tuned = weft_command("tune", elementwise, "--target", "c", "--compiler", "cc", "--trials", "7")
+    assert (tuned.status, tuned.out) == (0, "1 input, 7 trials, by cc"), tuned.err
+
+
+def test_a_tool_that_is_not_there_is_named(tools: dict[str, str], elementwise: Path, weft_command: Command) -> None:
+    tools["tune"] = "c_tools:search"
+    refused = weft_command("tune", elementwise, "--target", "c")
+    assert refused.status != 0
+    assert "the tool 'c_tools:search' of target 'c' cannot be loaded" in refused.err
+    del tools["tune"]
+    refused = weft_command("tune", elementwise, "--target", "c")
+    assert "target 'c' has no schedules to choose from that can be measured here; hint: tune for accel" in refused.err

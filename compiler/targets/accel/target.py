@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ....hw.config import NAMED, CoreConfig, load_config
 from ....hw.dram_rate import DramRate, parse_dram_rate
@@ -82,6 +82,10 @@ class Accel:
     options = AccelOptions
     takes_floats = False
     takes_open_sizes = False
+    tools: ClassVar[Mapping[str, str]] = {
+        "tune": "weft.cli.tune_core:tune",
+        "profile": "weft.cli.profile_core:profile_on_core",
+    }
     _host = Cpu()
 
     def passes(self, options: AccelOptions, *, quantised: bool) -> Sequence[Pass]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ...model import CompiledModel, HostCode, HostProgram
 from ..errors import CompileError
@@ -42,6 +42,10 @@ class Cpu:
     options = CpuOptions
     takes_floats = True
     takes_open_sizes = True
+    tools: ClassVar[Mapping[str, str]] = {
+        "tune": "weft.cli.tune_cpu:tune",
+        "profile": "weft.cli.profile_cpu:profile_on_cpu",
+    }
 
     def passes(self, options: CpuOptions, *, quantised: bool) -> Sequence[Pass]:
         from ..loops.prepare import host_passes

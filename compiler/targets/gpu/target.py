@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ...model import CompiledModel, GpuCode, HostProgram
 from ..errors import CompileError
@@ -86,6 +86,7 @@ class Cuda:
     options = CudaOptions
     takes_floats = True
     takes_open_sizes = True
+    tools: ClassVar[Mapping[str, str]] = {"profile": "weft.cli.profile_gpu:profile_on_gpu"}
 
     def passes(self, options: CudaOptions, *, quantised: bool) -> Sequence[Pass]:
         from ..loops.prepare import host_passes

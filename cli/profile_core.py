@@ -1,0 +1,149 @@
+"""``weft profile --target accel``: cycles by layer and cause, bounds, and what other hardware would take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from ..api import load
+from ..compiler.model import CompiledModel
+from ..compiler.targets.accel.target import AccelOptions
+from ..compiler.targets.errors import CompileError
+from ..hw.config import CoreConfig
+from ..progress import Updates, progress
+from ..runtime.device import RtlDevice, open_device
+from ..runtime.errors import DeviceError
+from ..runtime.index_inputs import index_inputs
+from ..runtime.inputs import read_inputs
+from ..runtime.module import StepRun
+from ..runtime.plots import write_plots
+from ..runtime.profile import profile, write_json
+from ..runtime.profile_measured import class_records, measured_tables, program_records
+from ..runtime.profile_report import (
+    bound_records,
+    bound_table,
+    cause_records,
+    cause_table,
+    gemm_records,
+    gemm_table,
+    memory_note,
+    outcome_records,
+    outcome_table,
+)
+from ..runtime.profile_whatif import Recompile, predict_runs, what_if
+from ..runtime.tables import Record
+from ..runtime.trace import write_runs
+from ..sim.dram import DramModel
+from .output import (
+    check_folders,
+    err,
+    out,
+    print_json,
+    print_report,
+    wide_console,
+)
+from .tools import ProfileRequest
+
+MODEL, RTL = "model", "rtl"
+
+
+def profile_on_core(request: ProfileRequest) -> None:
+    """Profile a model or an artifact; writes tables, records, pictures and the trace into the request's folder."""
+    folder, device = request.folder, request.device
+    check_folders(folder)
+    recompile: Recompile | None = None
+    with progress("reading", err) as status:
+        if request.is_artifact:
+            compiled = request.artifact()
+            if compiled.core is None:
+                raise CompileError(f"nothing of {request.source} runs on a core", hint="leave out --target")
+            dram = _memory(compiled.config, request.latency, request.bandwidth)
+        else:
+            # What runs on this memory is scheduled for it, unless something else was asked for.
+            asked = request.options()
+            dram = _memory(AccelOptions(config=asked.get("config", "pynq")).core, request.latency, request.bandwidth)
+            options = {"dram": dram, **asked}
+            whole = request.given(status)
+
+            def recompile(core: CoreConfig) -> CompiledModel:
+                own = {**options, "config": core}
+                return request.compiled(whole, own, status, measured=True)
+
+            compiled = recompile(options.get("config", "pynq"))
+        status.update(f"running on {device}")
+        runs, counted = _timed_runs(compiled, device, dram, status)
+        measured = profile(compiled, runs, device if counted is None else MODEL, dram)
+        tables: list[RenderableType] = [cause_table(measured), bound_table(measured), gemm_table(measured)]
+        if counted is not None:
+            tables = [*measured_tables(counted.programs, counted.classes, counted.clock_mhz), Text(ONLY_WHOLE), *tables]
+        if note := memory_note(compiled, dram):
+            tables.append(Text(note))
+        outcomes = []
+        if request.others:
+            status.update("predicting other hardware")
+            outcomes = what_if(compiled, dram, recompile)
+            tables.append(outcome_table(outcomes))
+        status.update(f"writing {folder}")
+        folder.mkdir(parents=True, exist_ok=True)
+        print_report(tables, folder / "report.txt")
+        write_json(measured, folder / "layers.json")
+        slices = write_runs(compiled, runs, folder / "trace.perfetto.json.gz")
+        try:
+            write_plots(measured, folder)
+        except DeviceError as error:
+            err.print(f"no pictures: {error}", markup=False)
+    if request.as_json:
+        board = {} if counted is None else {"measured": {"programs": counted.programs, "engines": counted.classes,
+                                                         "clock_mhz": counted.clock_mhz}}  # fmt: skip
+        print_json({**board, "causes": cause_records(measured), "bounds": bound_records(measured),
+                    "gemm": gemm_records(measured), "what_if": outcome_records(outcomes)})  # fmt: skip
+        return
+    wide_console().print(*tables)
+    out.print(f"wrote {folder}; its trace ({slices:,} slices) opens at https://ui.perfetto.dev", markup=False)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a device without a trace counted: `program_records` and `class_records`."""
+
+    programs: list[Record]
+    classes: list[Record]
+    clock_mhz: float | None
+
+
+ONLY_WHOLE = (
+    "The core counts cycles by engine, not by layer: what follows is by the timing model, for the memory that "
+    "--latency and --bandwidth describe."
+)
+
+
+def _memory(core: CoreConfig, latency: int, bandwidth: int | None) -> DramModel:
+    return DramModel(latency=latency, bytes_per_cycle=core.bus_bytes if bandwidth is None else bandwidth)
+
+
+def _timed_runs(
+    model: CompiledModel, name: str, dram: DramModel, status: Updates
+) -> tuple[Sequence[StepRun], Counted | None]:
+    """Traced runs of the model's programs; on devices with random inputs, which no cycle depends on. Where a device has
+    no trace, those of the timing model, and what the device counted."""
+    if name == MODEL:
+        return predict_runs(model, dram), None
+    device = (
+        RtlDevice(model.config, dram=dram, progress=status.update)
+        if name == RTL
+        else open_device(name, model.config, progress=status.update)
+    )
+    if not device.has_time:
+        raise DeviceError(f"device {name!r} knows no cycles", hint=f"{MODEL}, {RTL}, or a board: pynq://NAME")
+    inputs = read_inputs(model.inputs, None, 0, index_inputs(model))
+    with load(model, device) as module:
+        module.run(inputs, trace=device.has_trace)
+        if device.has_trace:
+            return module.runs, None
+        predicted = predict_runs(model, dram)
+        clock = getattr(device, "clock_mhz", None)
+        counted = program_records(model, module.runs, predicted), class_records(module.runs, predicted)
+    return predicted, Counted(*counted, clock)
