@@ -11,6 +11,7 @@ import json
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from ..whole import whole
 from .errors import ConfigError
@@ -361,17 +362,7 @@ class CoreConfig:
     def from_json(text: str) -> CoreConfig:
         """Read what :meth:`to_json` wrote, or a part of it: other fields have their defaults. :class:`ConfigError`
         names an unknown field."""
-        try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ConfigError(f"not a configuration: {error}") from error
-        if not isinstance(values, dict):
-            raise ConfigError(f"not a configuration: expected an object, got {type(values).__name__}")
-        names = {field.name for field in fields(CoreConfig)}
-        if unknown := sorted(set(values) - names):
-            raise ConfigError(
-                f"unknown configuration field {unknown[0]!r}", hint=f"known fields: {', '.join(sorted(names))}"
-            )
+        values = fields_in_json(text, CoreConfig, "configuration")
         for name, before in ONCE_CONSTANT.items():
             values.setdefault(name, before)
         return CoreConfig(**values)
@@ -382,6 +373,21 @@ class CoreConfig:
         values = asdict(replace(self, name=""))
         text = f"isa{ISA_VERSION}:{_canonical(values)}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+def fields_in_json(text: str, kind: type[Any], what: str) -> dict[str, Any]:
+    """The fields of an object in JSON, which are some of a dataclass. :class:`ConfigError` if it is no object, or has a
+    field that the dataclass has not."""
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"not a {what}: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"not a {what}: expected an object, got {type(values).__name__}")
+    names = {field.name for field in fields(kind)}
+    if unknown := sorted(set(values) - names):
+        raise ConfigError(f"unknown {what} field {unknown[0]!r}", hint=f"known fields: {', '.join(sorted(names))}")
+    return values
 
 
 TINY = CoreConfig(

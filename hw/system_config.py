@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ..whole import whole
-from .config import CoreConfig, named_config
+from .config import CoreConfig, fields_in_json, named_config
 from .errors import ConfigError
 
 MOST_CORES = 8
@@ -93,17 +93,7 @@ class SystemConfig:
     def from_json(text: str) -> SystemConfig:
         """Read what :meth:`to_json` wrote, or a part of it: only ``cores`` is needed. A core is the name of a
         configuration, or an object with some of its fields. :class:`ConfigError` names the place."""
-        try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ConfigError(f"not a system: {error}") from error
-        if not isinstance(values, dict):
-            raise ConfigError(f"not a system: expected an object, got {type(values).__name__}")
-        names = {field.name for field in fields(SystemConfig)}
-        if unknown := sorted(set(values) - names):
-            raise ConfigError(
-                f"unknown field {unknown[0]!r} of a system", hint=f"known fields: {', '.join(sorted(names))}"
-            )
+        values = fields_in_json(text, SystemConfig, "system")
         if not isinstance(values.get("cores"), list):
             raise ConfigError("a system needs a list of cores", at="cores", hint='{"cores": ["pynq", "pynq"]}')
         cores = tuple(_core(number, core) for number, core in enumerate(values["cores"]))

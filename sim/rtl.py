@@ -44,7 +44,48 @@ CYCLE_CLASSES: tuple[CycleClass, ...] = tuple(CycleClass.__members__.values())
 COUNTED = tuple((engine, kind) for engine in Engine for kind in CYCLE_CLASSES)
 
 
-class RtlSimulator:
+class RtlMachine:
+    """Verilated hardware with its DRAM: what one core and a system of cores have in common.
+
+    ``config``: the core whose kind of DRAM is behind the ports if ``dram`` is not given. ``library`` and
+    ``build_times``: as `simulator_library` gives them.
+    """
+
+    def __init__(
+        self,
+        config: CoreConfig,
+        library: ctypes.CDLL,
+        build_times: BuildTimes,
+        memory_bytes: int,
+        dram: DramModel | None,
+    ) -> None:
+        self._library, self.build_times = library, build_times
+        padded = -(-max(memory_bytes, 1) // PAGE_BYTES) * PAGE_BYTES
+        self._bytes: Bytes = np.zeros(padded, np.uint8)
+        self.dram: Bytes = self._bytes[:memory_bytes]
+        self._settings = memory_settings(self._bytes, dram or DramModel.of(config))
+        self._machine = self._library.weft_new(ctypes.byref(self._settings))
+
+    def __del__(self) -> None:
+        machine = getattr(self, "_machine", None)
+        if machine:
+            self._library.weft_delete(machine)
+
+    def set_dram(self, dram: DramModel) -> None:
+        """Other timing or errors from the next run on; contents stay."""
+        self._settings = memory_settings(self._bytes, dram)
+        self._library.weft_configure(self._machine, ctypes.byref(self._settings))
+
+    def read_register(self, address: int) -> int:
+        """A 32-bit register, through AXI4-Lite; in a system the window of core ``i`` begins at ``i * WINDOW_BYTES``."""
+        return int(self._library.weft_read(self._machine, address))
+
+    def write_register(self, address: int, value: int) -> None:
+        """A 32-bit register, through AXI4-Lite."""
+        self._library.weft_write(self._machine, address, value)
+
+
+class RtlSimulator(RtlMachine):
     """A core with its DRAM; the same use as :class:`weft.sim.fsim.FunctionalSimulator`, plus cycles and traces.
 
     The simulator is built on first use of a configuration (20 to 60 s on two cores; ``progress`` gets a line for each
@@ -69,12 +110,8 @@ class RtlSimulator:
         self.config = config
         self.watchdog = watchdog
         kind = Waves.NONE if waves is None else waves.format
-        self._library, self.build_times = simulator_library(config, multipliers, quick, progress, kind)
-        padded = -(-max(memory_bytes, 1) // PAGE_BYTES) * PAGE_BYTES
-        self._bytes: Bytes = np.zeros(padded, np.uint8)
-        self.dram: Bytes = self._bytes[:memory_bytes]
-        self._settings = memory_settings(self._bytes, dram or DramModel.of(config))
-        self._machine = self._library.weft_new(ctypes.byref(self._settings))
+        built = simulator_library(config, multipliers, quick, progress, kind)
+        super().__init__(config, *built, memory_bytes, dram)
         if waves is not None:
             stop = (1 << 64) - 1 if waves.stop is None else waves.stop
             path = os.fsencode(waves.path)
@@ -83,16 +120,6 @@ class RtlSimulator:
     def close_waves(self) -> None:
         """Finish the waveform: no later cycle is in it."""
         self._library.weft_close_waves(self._machine)
-
-    def __del__(self) -> None:
-        machine = getattr(self, "_machine", None)
-        if machine:
-            self._library.weft_delete(machine)
-
-    def set_dram(self, dram: DramModel) -> None:
-        """Other timing or errors from the next run on; contents stay."""
-        self._settings = memory_settings(self._bytes, dram)
-        self._library.weft_configure(self._machine, ctypes.byref(self._settings))
 
     def inject(self, fault: BusFault, *, reader: ReadClient = ReadClient.FETCH, bit: int = 0) -> None:
         """Let the memory do this wrong as soon as it can, once; ``reader`` and ``bit`` are those of FLIPPED_READ.
@@ -117,14 +144,6 @@ class RtlSimulator:
         """Replace a scratchpad's content."""
         for part, place in self._parts(memory):
             place[...] = values[part]
-
-    def read_register(self, address: int) -> int:
-        """A 32-bit register, through AXI4-Lite."""
-        return int(self._library.weft_read(self._machine, address))
-
-    def write_register(self, address: int, value: int) -> None:
-        """A 32-bit register, through AXI4-Lite."""
-        self._library.weft_write(self._machine, address, value)
 
     def run(
         self,

@@ -5,9 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
-import numpy as np
-
-from ..hw.axi import PAGE_BYTES
 from ..hw.mac_array_packed import Multipliers
 from ..hw.register_windows import GROUP_MEMBERS, GROUP_WINDOW, WINDOW_BYTES
 from ..hw.registers import Control, Register, Status
@@ -22,17 +19,16 @@ from .rtl import (
     CYCLE_LIMIT,
     READS,
     WATCHDOG_CYCLES,
+    RtlMachine,
     check_window,
-    memory_settings,
     result_of,
     settings_of,
     simulator_library,
 )
-from .state import Bytes
 from .system_run import CoreProgram, SystemResult, check_programs
 
 
-class RtlSystem:
+class RtlSystem(RtlMachine):
     """The cores of a system with their memory: one array of bytes, which each port reads and writes at its own rate.
 
     The simulator is built on first use and kept, as :class:`~weft.sim.rtl.RtlSimulator`'s; ``quick`` as there. A fault
@@ -52,30 +48,8 @@ class RtlSystem:
     ) -> None:
         self.config = config
         self.watchdog = watchdog
-        self._library, self.build_times = simulator_library(config, Multipliers.PLAIN, quick, progress)
-        padded = -(-max(memory_bytes, 1) // PAGE_BYTES) * PAGE_BYTES
-        self._bytes: Bytes = np.zeros(padded, np.uint8)
-        self.dram: Bytes = self._bytes[:memory_bytes]
-        self._settings = memory_settings(self._bytes, dram or DramModel.of(config.cores[0]))
-        self._machine = self._library.weft_new(ctypes.byref(self._settings))
-
-    def __del__(self) -> None:
-        machine = getattr(self, "_machine", None)
-        if machine:
-            self._library.weft_delete(machine)
-
-    def set_dram(self, dram: DramModel) -> None:
-        """Other timing or errors from the next run on; contents stay."""
-        self._settings = memory_settings(self._bytes, dram)
-        self._library.weft_configure(self._machine, ctypes.byref(self._settings))
-
-    def read_register(self, address: int) -> int:
-        """A 32-bit register, through AXI4-Lite; the window of core ``i`` begins at ``i * WINDOW_BYTES``."""
-        return int(self._library.weft_read(self._machine, address))
-
-    def write_register(self, address: int, value: int) -> None:
-        """A 32-bit register, through AXI4-Lite."""
-        self._library.weft_write(self._machine, address, value)
+        built = simulator_library(config, Multipliers.PLAIN, quick, progress)
+        super().__init__(config.cores[0], *built, memory_bytes, dram)
 
     def run(self, programs: Sequence[CoreProgram | None], *, cycle_limit: int = CYCLE_LIMIT) -> SystemResult:
         """Run a program on each core that has one, and wait for all of them.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
@@ -32,6 +34,18 @@ def _compiled_anew(request: pytest.FixtureRequest) -> Iterator[None]:
         patch.setattr(kept_models, "_kernels_key", lambda: None)
     yield
     patch.undo()
+
+
+NEED_TORCH = (Path(__file__).parent / "pytorch", Path(__file__).parent / "compiler" / "frontends" / "torch")
+"""Folders whose tests need PyTorch, which is an extra: `make test-torch` installs it and runs them."""
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    return True if collection_path.parent in NEED_TORCH and not find_spec("torch") else None
+
+
+def pytest_report_header() -> str:
+    return "" if find_spec("torch") else "PyTorch is not installed: its tests run by `make test-torch`"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
