@@ -139,19 +139,23 @@ def test_buffers_are_filled_at_the_home_loop_that_the_schedule_takes(problems: l
 
 def test_a_load_costs_what_it_moves_and_what_its_writer_loses_before_the_next(problems: list[Problem]) -> None:
     """Two cycles between two LOADs (`hw.load_writer`), whatever they move; results are stored once in any tiling, and
-    the instructions of its epilogues are fetched."""
+    all instructions are fetched: those of loads, of products and of epilogues."""
     for problem in problems:
         ranked = Tiles.of(tilings(problem))
-        loads = np.zeros(len(ranked))
+        loads, instructions = np.zeros(len(ranked)), np.zeros(len(ranked))
         for buffer in buffers_of(problem, ranked):
             moved = buffer.entries * buffer.entry_bytes / problem.bytes_per_cycle
-            loads += (np.asarray(moved) + 2) * buffer.loads if not isinstance(buffer.loads, int) else 0
+            if not isinstance(buffer.loads, int):
+                loads += (np.asarray(moved) + 2) * buffer.loads
+                instructions += buffer.loads
         stages = problem.kernel.stages
         each = len(stages.vector) + len(stages.widened) + 1
         epilogues = -(-ranked.groups // ranked.epilogue_groups) * -(-ranked.rows // ranked.epilogue_rows)
         _, groups, height, width = problem.output
         tiles = -(-groups // ranked.groups) * -(-height // ranked.rows) * -(-width // ranked.columns)
-        fetched = problem.output[0] * tiles * epilogues * each * problem.config.instruction_bytes
+        products = -(-problem.reduction // np.maximum(ranked.reduction, 1)) if problem.reduction else 1
+        own = epilogues * each + (products if problem.is_matrix else 0)
+        fetched = (problem.output[0] * tiles * own + instructions) * problem.config.instruction_bytes
         stored = works_of(problem, ranked).traffic - loads - fetched / problem.bytes_per_cycle
         np.testing.assert_allclose(stored, stored[0])
         assert stored[0] > 0
@@ -240,6 +244,34 @@ def test_rows_of_a_matrix_are_read_whole() -> None:
     layer = Case("conv", PYNQ, batch=64, channels=100, filters=10, size=(1, 1), kernel=(1, 1), pads=(0, 0, 0, 0))
     problem = Problem(PYNQ, lower_function(layer.function()), 2)
     assert tilings(problem)[0].reduction == problem.reduction == 7
+
+
+def rows_of_a_matrix(count: int) -> Problem:
+    layer = Case("conv", PYNQ, batch=count, channels=256, filters=512, size=(1, 1), kernel=(1, 1), pads=(0, 0, 0, 0))
+    return Problem(PYNQ, lower_function(layer.function()), 2)
+
+
+def test_short_bursts_among_those_of_weights_cost_more_than_their_bytes() -> None:
+    """Of 32 rows, a quarter of the channels would be bursts of 64 bytes."""
+    problem = rows_of_a_matrix(32)
+    whole = tilings(problem)[0]
+    assert whole.reduction == problem.reduction
+    loaded = {
+        reduction: sum(
+            float(np.asarray(each.entries * each.entry_bytes)[0])
+            for each in buffers_of(problem, Tiles.of([replace(whole, reduction=reduction)]))
+            if each.scratchpad is Memory.INP
+        ) for reduction in (4, problem.reduction)
+    }  # fmt: skip
+    assert loaded[problem.reduction] == 32 * 256
+    assert loaded[4] == 32 * (64 + 7 * PYNQ.bus_bytes)
+
+
+def test_one_row_takes_few_instructions() -> None:
+    """Each is 16 bytes, for which the weights wait: groups of channels one by one would take 160."""
+    problem = rows_of_a_matrix(1)
+    tiling = tilings(problem)[0]
+    assert -(-problem.reduction // tiling.reduction) * -(-problem.output[1] // tiling.groups) <= 32
 
 
 @given(st.lists(st.floats(1, 1e9), min_size=3, max_size=3))
