@@ -14,6 +14,7 @@ from ..quantise.insert import quantised
 from ..quantise.plan import Plan, plan
 from ..quantise.ranges import Method, Range, calibrate
 from ..quantise.refine import refined
+from ..runtime.array_files import arrays_in
 
 
 class Improvements(NamedTuple):
@@ -37,6 +38,7 @@ def calibrated_plan(
     report: Callable[[str], None],
 ) -> tuple[Plan, dict[str, Range]]:  # fmt: skip
     """What of a float model becomes 8 bits, and its ranges, by examples in a file."""
+    arrays_in(examples)  # a file that is none is told before all else
     report("reading the model")
     module = read(model).module(shapes, require_quantised=False)
     places = plan(module)

@@ -42,9 +42,9 @@ def run(app: Callable[..., object], arguments: Sequence[str], console: PlainCons
     debug = DEBUG in before or os.environ.get("WEFT_DEBUG", "0") not in ("", "0")
     rest = [word for place, word in enumerate(arguments) if word != DEBUG or place >= len(before)]
     try:
-        status = app(args=rest, standalone_mode=False)
+        status = app(args=rest, prog_name="weft", standalone_mode=False)
     except _ClickException as usage:
-        return _refuse_usage(usage)
+        return _refuse_usage(usage, console)
     except typer.Abort:
         return _say(console, "aborted", REFUSED)
     except Exception as error:
@@ -80,11 +80,13 @@ def _say(console: PlainConsole, text: str, status: int) -> int:
     return status
 
 
-def _refuse_usage(usage: Exception) -> int:
-    """As Typer does it, but with nothing that a terminal would obey."""
-    if isinstance(getattr(usage, "message", None), str):
-        usage.message = escaped(usage.message, keep="\n")  # type: ignore[attr-defined]
-    from typer.rich_utils import rich_format_error  # which reads Markdown, and takes as long as all else
-
-    rich_format_error(usage)  # type: ignore[arg-type]
-    return int(getattr(usage, "exit_code", 2))
+def _refuse_usage(usage: Exception, console: PlainConsole) -> int:
+    """What is wrong with the words of a command, in one line with where its help is; a group without a command shows
+    its help."""
+    status = int(getattr(usage, "exit_code", 2))
+    said = str(getattr(usage, "format_message", lambda: usage)()).strip()
+    path = getattr(getattr(usage, "ctx", None), "command_path", "weft")
+    if type(usage).__name__ == "NoArgsIsHelpError":
+        console.print(escaped(said, keep="\n"), highlight=False, markup=False, soft_wrap=True)
+        return status
+    return _say(console, f"{said[:1].lower()}{said[1:].rstrip('.')}; hint: {path} --help", status)

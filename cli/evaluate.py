@@ -188,6 +188,7 @@ def evaluate(
     """Run a model on all examples of a file, on any device, and print how many it reads right."""
     with progress("reading", err) as status:
         right = None if labels is None else read_labels(labels)
+        arrays_in(data)  # a file that is none is told before the model is compiled
         compiled = compiled_source(
             source, target, shape, added, [], chosen, status, cache=cache, calibrate=calibrate_with
         )

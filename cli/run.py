@@ -15,7 +15,7 @@ from ..compiler.graph.dtypes import dtype_name
 from ..compiler.model import CompiledModel, OpenModel, TensorSpec
 from ..kept_models import compile_kept
 from ..progress import Updates, progress
-from ..runtime.array_files import write_arrays
+from ..runtime.array_files import arrays_in, write_arrays
 from ..runtime.device import SIMULATORS, Device, device_forms, memory_of, open_device
 from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
@@ -120,6 +120,8 @@ def run(
     own: list[PassRecord] = []
     check_places(output, record, trace)
     request = wave_request(waves, first, stop, device)
+    if inputs is not None:
+        arrays_in(inputs)  # a file that is none is told before the model is compiled
     with progress("reading", err) as status:
         compiled = compiled_source(
             source, target, shape, added, own, chosen, status, cache=cache, calibrate=calibrate_with

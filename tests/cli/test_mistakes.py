@@ -1,0 +1,80 @@
+"""Mistakes of people at the command line: each is answered with one line that says what to do, and a status."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from weft.tests.cli.test_cli import MODEL, weft
+
+MISTAKES = {
+    # what is typed: what the answer has to hold
+    "compile none.onnx": "'none.onnx' cannot be read",
+    "compile text.onnx": "text.onnx",
+    "compile digits.onnx --target abacus": "known: accel, cpu",
+    "compile digits.onnx --config broken.json": "broken.json: not a configuration",
+    "compile digits.onnx --config odd.json": "block_in must be a power of two",
+    "compile digits.onnx -o no/where.weft": "no/where.weft: No such file or directory",
+    "compile text.onnx --calibrate none.npz": "none.npz",
+    "run digits.onnx -i notes.txt": "make one with np.save or np.savez",
+    "run digits.onnx -i none.npz": "none.npz",
+    "run cut.weft": "compile the model again",
+    "evaluate digits.onnx notes.txt": "make one with np.save or np.savez",
+    "evaluate digits.onnx zeros.npy --labels zeros.npy": "labels are whole numbers",
+    "quantise digits.onnx": "missing option '--calibrate'; hint: weft quantise --help",
+    "profile digits.onnx --latency 0": "'--latency'",
+    "profile digits.onnx --target gpu": "--target accel, cpu or cuda",
+    "view digits.onnx none.weft": "none.weft",
+    "view afolder": "afolder",
+    "tune digits.onnx --tuned x": "--database",
+    "explore bad.toml -n digits.onnx": "there is no field 'blok_in'",
+    "explore bad.toml": "missing option '--networks'",
+    "compare cpu": "missing argument 'second'; hint: weft compare --help",
+    "compare cpu abacus digits.onnx": "choose reference",
+    "disasm digits.onnx": "make one with 'weft compile'",
+    "shapes text.onnx": "text.onnx",
+    "replay text.onnx": "text.onnx",
+    "verify digits.onnx": "make one with 'weft compile'",
+    "hw --config nonesuch": "known: pynq",
+    "hw --for zx81": "'zx81' is not one of",
+    "test-hw nosuchpart": "parts: core",
+    "board build nosuch -o out": "known: kv260",
+    "gpu kernels": "no such command 'kernels'; hint: weft gpu --help",
+    "doctor --nosuch": "no such option: --nosuch",
+    "frobnicate": "no such command 'frobnicate'",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mistakes")
+    (folder / "digits.onnx").write_bytes(MODEL.read_bytes())
+    (folder / "text.onnx").write_text("hello\n")
+    (folder / "cut.weft").write_bytes(b"PK\x03\x04" + bytes(400))
+    (folder / "notes.txt").write_text("x")
+    (folder / "odd.json").write_text('{"block_in": 7}')
+    (folder / "broken.json").write_text("{")
+    (folder / "bad.toml").write_text('base = "tiny"\n[core]\nblok_in = [4]\n')
+    (folder / "afolder").mkdir()
+    np.save(folder / "zeros.npy", np.zeros((1, 1, 8, 8), np.float32))
+    return folder
+
+
+@pytest.mark.parametrize("words", MISTAKES, ids=lambda words: words.replace(" ", "_").replace("/", "."))
+def test_a_mistake_is_answered_in_one_line(words: str, folder: Path) -> None:
+    result = weft(*shlex.split(words), folder=folder)
+    assert result.returncode in (1, 2), result.stdout
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("error: ")
+    assert MISTAKES[words] in last
+    assert result.stderr.count("error: ") == 1
+    assert "compiling conv" not in result.stderr  # it is told before the work, not behind it
+
+
+def test_a_group_without_a_command_shows_its_help(folder: Path) -> None:
+    result = weft("board", folder=folder)
+    assert result.returncode in (0, 2)
+    assert "doctor" in result.stdout + result.stderr
+    assert "error" not in result.stderr
