@@ -94,7 +94,8 @@ def test_it_learns_and_few_bits_come_close(found: list[Station]) -> None:
 
 def test_the_core_tells_it_to_the_bit(found: list[Station]) -> None:
     story = told(found[2].module, "pynq-w4", "fsim", "The ", 6, Sampling(0.8))
-    assert story.same
+    assert story.same == story.compared == 6
+    assert story.apart == 0
     assert len(set(story.cycles)) == 1
     assert story.programs > 3
 
