@@ -14,12 +14,12 @@ from ..loops.nests import REGISTER, own_loops, split_loops, sum_together, tensor
 from .intrinsics import grouped_dot, grouped_product, paired_dot_product
 from .llvm.byte_products import byte_form
 from .processor import Processor
-from .products import MULTIPLY, sum_in_registers
+from .products import MULTIPLY
 from .tiles import convolution_tile, grouped_tile
 
-REST_COST = 8.0
-"""Operations for each row and register of weights that a second loop over few weights adds: its sums are kept and
-added."""
+REST_COST, REST_STEP = 8.0, 5.0
+"""Operations for each row and register of weights that a second loop over few weights adds, about; and those of one of
+its steps, which finds its data by indices, for all rows."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,12 @@ class CpuConvolutions:
     def by_pairs(self, tile: Tile, quads: int, rest: int) -> bool:
         lanes = min(tile.lanes, self.target.float_lanes)
         every, paired = (byte_form(self.target, lanes, paired=each) for each in (False, True))
-        return (quads + rest) * paired.cost + (REST_COST if rest else 0) < quads * every.cost
+        again = rest * (paired.cost + REST_STEP / tile.rows) + REST_COST if rest else 0
+        return quads * paired.cost + again < quads * every.cost
+
+    def together(self, tile: Tile) -> int:
+        width = self.target.float_lanes
+        return width if tile.lanes % width == 0 else tile.lanes
 
     def arrange(self, schedule: te.Schedule, task: ConvolutionTask) -> None:
         tidy(schedule)
@@ -52,7 +57,7 @@ class CpuConvolutions:
         schedule.reorder(*before, outer, row, g, lane)
         if REST in schedule.blocks():
             schedule.compute_at(REST, outer)
-            sum_in_registers(schedule, REST, paired_dot_product(task.tile.rows, task.tile.lanes, task.row_stride))
+            _sum_rest(schedule, task, self.together(task.tile))
         schedule.set_scope("acc", REGISTER)
         schedule.compute_at("acc", outer)
         reduced, kept = split_loops(schedule, "acc")  # loops that run once are gone by now
@@ -74,10 +79,24 @@ class CpuConvolutions:
             sum_together(schedule, REST, "acc")
 
 
+def _sum_rest(schedule: te.Schedule, task: ConvolutionTask, together: int) -> None:
+    """Weights that are multiplied twice, by parts of the lanes."""
+    schedule.set_scope(REST, REGISTER)
+    reduced, kept = split_loops(schedule, REST)
+    part, lane = schedule.split(kept[-1], together)
+    kept = [*kept[:-1], lane]
+    schedule.reorder(part, *reduced, *kept)
+    initial = schedule.decompose_reduction(REST, reduced[0])
+    unroll_lanes(schedule, own_loops(schedule, initial))
+    schedule.unroll(part)
+    step = paired_dot_product(task.tile.rows, together, task.row_stride, task.tile.lanes)
+    tensorize_innermost(schedule, reduced, kept, step)
+
+
 def _step(task: ConvolutionTask) -> TensorIntrinsic:
     rows, lanes = task.tile.rows, task.tile.lanes
     if task.group:
         return (grouped_dot if task.step == "bytes" else grouped_product)(rows, lanes, task.group, task.row_stride)
     if task.paired:
-        return paired_dot_product(rows, lanes, task.row_stride)
+        return paired_dot_product(rows, lanes, task.row_stride, lanes)
     return MULTIPLY[task.step](rows, lanes, task.row_stride)

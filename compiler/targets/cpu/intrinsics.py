@@ -53,21 +53,23 @@ def outer_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
 @lru_cache(maxsize=1024)
 def dot_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
     """``acc[r, l] += sum of a[r, q] * b[l, q]`` over four bytes q: uint8 times int8, into int32."""
-    return _dot_product(MicroKernel("dot_product", (rows, lanes, row_stride)))
+    return _dot_product(MicroKernel("dot_product", (rows, lanes, row_stride)), lanes)
 
 
 @lru_cache(maxsize=1024)
-def paired_dot_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
-    """The same, where pairs of neighbours of ``b`` are such that sums of their products have 16 bits."""
-    return _dot_product(MicroKernel("paired_dot_product", (rows, lanes, row_stride), bears_pairs="b"))
+def paired_dot_product(rows: int, lanes: int, row_stride: int, acc_stride: int) -> TensorIntrinsic:
+    """The same, where pairs of neighbours of ``b`` are such that sums of their products have 16 bits. ``acc_stride``:
+    elements from a row of ``acc`` to the next, which may be longer than ``lanes``."""
+    numbers = (rows, lanes, row_stride, acc_stride)
+    return _dot_product(MicroKernel("paired_dot_product", numbers, bears_pairs="b"), acc_stride)
 
 
-def _dot_product(kernel: MicroKernel) -> TensorIntrinsic:
-    rows, lanes, row_stride = kernel.numbers
+def _dot_product(kernel: MicroKernel, acc_stride: int) -> TensorIntrinsic:
+    rows, lanes, row_stride = kernel.numbers[:3]
     return tensor_intrinsic(
         _name(kernel.kind, *kernel.numbers),
         operands=[
-            tile("acc", (rows, lanes), "int32", REGISTER, "inout", align=1),
+            tile("acc", (rows, lanes), "int32", REGISTER, "inout", strides=(acc_stride, 1), align=1),
             tile("a", (rows, QUAD), "uint8", "global", "in", strides=(row_stride, 1), align=1),
             tile("b", (lanes, QUAD), "int8", "global", "in", align=1),
         ],
@@ -219,7 +221,7 @@ def _transposed(kind: str, dtype: DType, size: int, out_stride: int, stride: int
 _INTRINSICS: dict[str, tuple[Callable[..., TensorIntrinsic], int]] = {
     "outer_product": (outer_product, 3),
     "dot_product": (dot_product, 3),
-    "paired_dot_product": (paired_dot_product, 3),
+    "paired_dot_product": (paired_dot_product, 4),
     "pair_product": (pair_product, 3),
     "grouped_product": (grouped_product, 4),
     "grouped_dot": (grouped_dot, 4),
@@ -257,6 +259,9 @@ def _is_possible(kind: str, numbers: tuple[int, ...]) -> bool:
         whole = group if kind == "grouped_product" else group // QUAD * QUAD
         powers = block & (block - 1) == 0 and group & (group - 1) == 0
         return powers and whole == group < block <= LARGEST_TILE and prod(numbers[:2]) <= LARGEST_TILE
+    if kind == "paired_dot_product":
+        rows, lanes, _, acc_stride = numbers
+        return lanes <= acc_stride and rows * acc_stride <= LARGEST_TILE
     return prod(numbers[:2]) <= LARGEST_TILE
 
 

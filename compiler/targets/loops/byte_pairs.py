@@ -34,28 +34,30 @@ def bears_pairs(weights: Array) -> bool:
 @dataclass(frozen=True)
 class PairedWeights:
     """Packed weights (tiles, *steps, lanes, 4) as a sum of two, both of which bear sums of pairs. ``most``: as large as
-    they are given, or cut. ``rest``: (tiles, R, lanes, 4), what was cut off at R steps of each tile, filled up with 0.
-    ``places``: (tiles, R, axes of steps), int32, the steps at which these stand."""
+    they are given, or cut. ``rest``: (tiles, parts, R, lanes of a part, 4), what was cut off at R steps of each part of
+    a tile's lanes, filled up with 0. ``places``: (tiles, parts, R, axes of steps), int32, where these stand."""
 
     most: Array
     rest: Array
     places: Array
 
 
-def by_pairs(packed: Array) -> PairedWeights:
-    """Packed weights, int8, as a sum of two that bear sums of pairs."""
+def by_pairs(packed: Array, together: int) -> PairedWeights:
+    """Packed weights, int8, as a sum of two that bear sums of pairs. ``together``: lanes of a part of the rest."""
     tiles, *steps, lanes, quad = packed.shape
     pairs = packed.reshape(*packed.shape[:-1], -1, PAIR).astype(np.int16)
     excess = np.where(pairs[..., 0] * pairs[..., 1] > 0, np.abs(pairs.sum(-1)) - LARGEST_SUM, 0).clip(0)
     cut = pairs.copy()
     cut[..., 0] -= np.sign(pairs[..., 0]) * excess  # at least the other one is left of 128
-    left = (pairs - cut).astype(np.int8).reshape(packed.shape)
+    left = (pairs - cut).astype(np.int8).reshape(tiles, *steps, lanes // together, together, quad)
+    left = np.moveaxis(left, -3, 1)  # (tiles, parts, *steps, lanes of a part, 4)
     found: Array = np.asarray(left.any((-2, -1)))
-    count = int(found.reshape(tiles, -1).sum(1).max(initial=0))
-    rest = np.zeros((tiles, count, lanes, quad), np.int8)
-    places = np.zeros((tiles, count, len(steps)), np.int32)
-    for tile in range(tiles):
-        at = np.argwhere(found[tile])
-        places[tile, : len(at)] = at
-        rest[tile, : len(at)] = left[tile][found[tile]]
+    parts = found.shape[:2]
+    count = int(found.reshape(*parts, -1).sum(-1).max(initial=0))
+    rest = np.zeros((*parts, count, together, quad), np.int8)
+    places = np.zeros((*parts, count, len(steps)), np.int32)
+    for part in np.ndindex(*parts):
+        at = np.argwhere(found[part])
+        places[part][: len(at)] = at
+        rest[part][: len(at)] = left[part][found[part]]
     return PairedWeights(cut.astype(np.int8).reshape(packed.shape), rest, places)

@@ -140,7 +140,10 @@ class ConvolutionSchedule(Protocol):
 
     def by_pairs(self, tile: Tile, quads: int, rest: int) -> bool:
         """Whether sums of bytes are worth being computed by pairs in 16 bits, for a tile of so many fours of weights of
-        which ``rest`` do not bear that and are multiplied apart."""
+        which ``rest`` do not bear that and are multiplied twice."""
+
+    def together(self, tile: Tile) -> int:
+        """Lanes of a tile for which those that are multiplied twice are found apart."""
 
     def arrange(self, schedule: te.Schedule, task: ConvolutionTask) -> None:
         """Schedule the kernel."""
@@ -223,8 +226,9 @@ class ConvolutionKernels:
         quads = prod(packed.shape[1:-2])
         if not self.schedule.by_pairs(tile, quads, 0):
             return None, ""
-        paired = by_pairs(packed)
-        twice = f"{paired.rest.shape[1]} of {quads} fours of weights"
-        if self.schedule.by_pairs(tile, quads, paired.rest.shape[1]):
+        paired = by_pairs(packed, self.schedule.together(tile))
+        rest = paired.rest.shape[2]
+        twice = f"{rest} of {quads} fours of weights"
+        if self.schedule.by_pairs(tile, quads, rest):
             return paired, f"pairs in 16 bits; {twice} once more"
         return None, f"words; by pairs in 16 bits {twice} once more"

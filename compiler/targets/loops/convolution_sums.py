@@ -97,13 +97,18 @@ def byte_sums(
     sums = _accumulator(call, tile, value)
     if paired is not None and paired.rest.size:
         rest_w, at_step = operands.array(paired.rest), operands.array(paired.places)
-        j, p = te.reduce_axis(paired.rest.shape[1], "j"), te.reduce_axis(QUAD, "p")
+        _, _, count, together, _ = paired.rest.shape
+        j, p = te.reduce_axis(count, "j"), te.reduce_axis(QUAD, "p")
 
         def other(n: tir.Expr, o: tir.Expr, *rest: tir.Expr) -> te.Reduction:
             *places, lane = rest
-            block, *taps, quad = (at_step[o, j, axis].astype("int64") for axis in range(len(kernel) + 2))
+            part, inner = lane // together, lane % together
+            block, *taps, quad = (
+                at_step[o, part, j, axis].astype("int64") if size > 1 else tir.Const(0)
+                for axis, size in enumerate((blocks, *kernel, steps))
+            )
             byte = data[(n, first(o) + block, *at(places, taps), quad * QUAD + p)].astype("int32")
-            return te.sum(byte * rest_w[o, j, lane, p].astype("int32"), [j, p])
+            return te.sum(byte * rest_w[o, part, j, inner, p].astype("int32"), [j, p])
 
         others, known = _accumulator(call, tile, other, REST), sums
         sums = View(known.shape, known.dtype, lambda index: known[index] + others[index])

@@ -30,8 +30,9 @@ BYTE_PRODUCTS = {
 @dataclass(frozen=True)
 class ByteForm:
     """``lanes``: of int32, for which there are instructions. ``operations``: for each row and register of weights;
-    ``shared``: others, which the rows of a tile share, or its columns, about. ``prepares_weights``: the weights of a
-    step lie in more registers than they came in. ``paired``: it is exact only for weights of which `bears_pairs`."""
+    ``shared``: what those add that the rows of a tile share, or its columns, as measured. ``prepares_weights``: the
+    weights of a step lie in more registers than they came in. ``paired``: it is exact only for weights of which
+    `bears_pairs`."""
 
     name: str
     lanes: tuple[int, ...]
@@ -63,7 +64,7 @@ def byte_forms(target: Processor) -> tuple[ByteForm, ...]:
             found.append(ByteForm("vpdpbusd", widths, 1, _vnni))
         if {"ssse3", "avx512bw"} & features:
             found.append(ByteForm("pmaddubsw", widths, 3, _by_pairs, paired=True))
-        found.append(ByteForm("pmaddwd", widths, 4, _by_words, 1.5))
+        found.append(ByteForm("pmaddwd", widths, 4, _by_words, 0.6))
     elif target.triple.startswith("aarch64"):
         if "i8mm" in features:
             found.append(ByteForm("usdot", (4,), 1, _usdot))

@@ -44,7 +44,7 @@ def _outer_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: 
 
 
 def _dot_product(
-    paired: bool, emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int
+    paired: bool, emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int, acc_stride: int = 0
 ) -> None:
     builder = emitter.builder
     registers = _registers(emitter, lanes)
@@ -56,7 +56,7 @@ def _dot_product(
         turns.sort(key=lambda turn: turn[1])
     for row, place in turns:
         first, count = registers[place]
-        target = _pointer(emitter, call, "acc", row * lanes + first, I32)
+        target = _pointer(emitter, call, "acc", row * (acc_stride or lanes) + first, I32)
         before = builder.load(target, align=4, typ=ll.VectorType(I32, count))
         builder.store(forms[place].step(builder, before, values[row], weights[place]), target, align=4)
 

@@ -131,7 +131,7 @@ def test_a_workspace_that_does_not_follow_from_the_text_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "intrinsic",
-    [outer_product(6, 32, 16), dot_product(3, 16, 8), paired_dot_product(3, 16, 8), grouped_product(2, 16, 4, 16),
+    [outer_product(6, 32, 16), dot_product(3, 16, 8), paired_dot_product(3, 8, 8, 16), grouped_product(2, 16, 4, 16),
      grouped_dot(2, 16, 8, 16),
      pair_product(3, 16, 8), interleaved(8, 49), interleaved_bytes(16, 49), interleaved_halves(32, 49),
      transposed_tile(8, 64, 49), transposed_pairs(8, 64, 50)],
@@ -146,7 +146,8 @@ def test_an_intrinsic_is_made_again_from_its_name(intrinsic: TensorIntrinsic) ->
     "name",
     ["system", "outer_product", "outer_product_6_32", "outer_product_6_32_16_1", "outer_product_0_32_16",
      "outer_product_100000_100000_1", "transposed_tile_3_4_4", "grouped_product_2_16_3_16", "grouped_dot_2_16_2_16",
-     "interleaved_100000_8", "interleaved_halves_100000_8", "transposed_pairs_3_4_4", "pair_product_100000_100000_1"],
+     "interleaved_100000_8", "interleaved_halves_100000_8", "transposed_pairs_3_4_4", "pair_product_100000_100000_1",
+     "paired_dot_product_2_16_8_8", "paired_dot_product_100_8_8_1000"],
 )  # fmt: skip
 def test_no_other_name_is_an_intrinsic(name: str) -> None:
     with pytest.raises(IRError, match=re.escape(repr(name))):

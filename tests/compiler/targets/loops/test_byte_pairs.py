@@ -35,17 +35,23 @@ def test_what_has_no_pairs_of_int8_bears_none(weights: np.ndarray) -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     st.tuples(*[st.integers(1, 3)] * 4).flatmap(
-        lambda shape: arrays.arrays(np.int8, (*shape, 4), elements=st.sampled_from([*ENDS.tolist()]))
-    )
+        lambda shape: arrays.arrays(np.int8, (*shape[:3], 2 * shape[3], 4), elements=st.sampled_from([*ENDS.tolist()]))
+    ),
+    st.booleans(),
 )
-def test_two_parts_add_up_to_the_weights_and_bear_pairs(packed: np.ndarray) -> None:
-    parts = by_pairs(packed)
+def test_two_parts_add_up_to_the_weights_and_bear_pairs(packed: np.ndarray, halves: bool) -> None:
+    *_, lanes, _ = packed.shape
+    parts = by_pairs(packed, together := lanes // 2 if halves else lanes)
     assert bears_pairs(parts.most)
     assert not parts.rest.size or bears_pairs(parts.rest)
     total = parts.most.astype(np.int32)
-    for tile, (rest, places) in enumerate(zip(parts.rest, parts.places, strict=True)):
-        for weights, place in zip(rest, places, strict=True):
-            total[(tile, *place)] += weights
+    split = packed.reshape(*packed.shape[:-2], -1, together, 4)
+    for tile, part in np.ndindex(*parts.rest.shape[:2]):
+        for weights, place in zip(parts.rest[tile, part], parts.places[tile, part], strict=True):
+            total[(tile, *place, slice(part * together, (part + 1) * together))] += weights
     np.testing.assert_array_equal(total, packed)
-    count = max(sum(not bears_pairs(step) for step in tile.reshape(-1, *packed.shape[-2:])) for tile in packed)
-    assert parts.rest.shape[1] == count
+    counts = [
+        sum(not bears_pairs(step) for step in split[tile, ..., part, :, :].reshape(-1, together, 4))
+        for tile, part in np.ndindex(*parts.rest.shape[:2])
+    ]
+    assert parts.rest.shape[2] == max(counts)
