@@ -5,7 +5,11 @@ const find = id => document.getElementById(id), NAMES = ["A", "B"], SHARE = 250,
 const ENGINES = ["load", "loadw", "gemm", "vector", "store"], LANES = [...ENGINES, "why the array is not busy"];
 const state = { side: 0, layer: null, cycle: null, instruction: null };
 const opened = sides.map(() => new Map()), views = [];  // details that were opened; timelines on the screen
-const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const tones = new Map();  // asking the page for a colour may make it lay itself out
+function colour(name) {
+  if (!tones.has(name)) tones.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return tones.get(name);
+}
 const classColour = number => classes[number].name === "IDLE" ? colour("--idle") : classes[number].colour;
 const number = value => typeof value !== "number" ? String(value) : Number.isInteger(value) ? value.toLocaleString("en")
   : Number(value.toPrecision(3)).toLocaleString("en");
@@ -57,7 +61,8 @@ const partners = sides.map((each, side) => {
 
 async function detailOf(side, layer) {
   if (!opened[side].has(layer)) {
-    const bytes = Uint8Array.from(atob(packed[side][layer]), each => each.charCodeAt(0));
+    const text = atob(packed[side][layer]), bytes = new Uint8Array(text.length);
+    for (let place = 0; place < text.length; place += 1) bytes[place] = text.charCodeAt(place);
     const stream = new DecompressionStream("gzip"), writer = stream.writable.getWriter();
     writer.write(bytes);
     writer.close();
@@ -147,9 +152,12 @@ function search(text) {
 
 function canvasOf(canvas, height) {
   const scale = window.devicePixelRatio || 1, width = canvas.clientWidth || 600;
-  canvas.style.height = `${height}px`;
-  canvas.width = Math.max(1, Math.round(width * scale));
-  canvas.height = Math.round(height * scale);
+  const [across, down] = [Math.max(1, Math.round(width * scale)), Math.round(height * scale)];
+  if (canvas.style.height !== `${height}px`) canvas.style.height = `${height}px`;
+  if (canvas.width !== across) canvas.width = across;
+  if (canvas.height !== down) canvas.height = down;
+  canvas.getContext("2d").setTransform(1, 0, 0, 1, 0, 0);
+  canvas.getContext("2d").clearRect(0, 0, across, down);
   const pen = canvas.getContext("2d");
   pen.setTransform(scale, 0, 0, scale, 0, 0);
   pen.font = "11px system-ui, sans-serif";
@@ -546,7 +554,7 @@ sides.forEach((side, place) => {
 let waiting = 0;
 const again = () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(() => views.forEach(view => view.draw())); };
 addEventListener("resize", again);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { tones.clear(); again(); });
 showTabs();
 showGraph();
 showRuns();
