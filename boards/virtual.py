@@ -21,6 +21,7 @@ import runpy
 import sys
 import time
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,200 @@ def swapped(values: Any) -> Any:
     return result
 
 
+@dataclass(frozen=True)
+class Pynq:
+    """What the virtual board takes of the installed pynq."""
+
+    buffer: Any
+    parser: Any
+    metadata: Any
+
+
+class VirtualBoard:
+    """The device as pynq asks for it: registers, buffers, syncs, download. Its base, pynq's own, is there only where it
+    runs: see `install`."""
+
+    def __init__(self, spec: dict[str, Any], pynq: Pynq) -> None:
+        super().__init__("weft_virtual")  # type: ignore[call-arg]
+        self._spec, self._pynq = spec, pynq
+        self._defects = defects = set(spec["defects"])
+        interrupts = self._interrupts = beside("virtual_interrupt")
+        self.name = "virtual"
+        self.arch = spec["arch"]
+        self.capabilities = {"REGISTER_RW": True}
+        self.machine: Machine | IdleMachine | None = None
+        self.pages = Memory(spec["memory_base"], spec["memory_bytes"])
+        self.clocks = dict(CLOCKS)
+        if "wrong_clock" in defects:
+            self.clocks |= WRONG_CLOCKS
+        self.hosts: dict[int, Any] = {}
+        self.synced: dict[int, Any] = {}
+        self.frozen: dict[int, int] = {}
+        self.core_base = 0
+        self.controller_base = 0
+        self.flushes = 0
+        self.started = False
+        wire = True if "stuck_interrupt" in defects else False if "dead_interrupt" in defects else None
+        self.interrupt = interrupts.InterruptPath(self._advance, wire)
+        interrupts.KernelFiles(spec["raw_interrupt"], spec["interrupt_driver"], self.interrupt.uio).install()
+
+    def get_bitfile_metadata(self, bitfile_name: str, partial: bool = False) -> Any:
+        return self._pynq.parser(self._pynq.metadata(input=Path(bitfile_name).with_suffix(".hwh")))
+
+    def download(self, bitstream: Any, parser: Any = None) -> None:
+        if "no_permission" in self._defects:
+            raise OSError("Root permissions required.")  # as pynq says it
+        content = Path(bitstream.bitfile_name).read_bytes()
+        name = content.decode("ascii", "replace").removeprefix(BIT_TEXT).strip()
+        if name not in self._spec["libraries"]:
+            raise RuntimeError(f"the configuration logic refuses {bitstream.bitfile_name}")
+        with self.interrupt.lock:
+            if self._spec["idle"]:
+                self.machine = IdleMachine(self._spec["idle"], self._spec["memory_bytes"])
+            else:
+                self.machine = Machine(self._spec["libraries"][name], self._spec)
+            if "hung_memory" in self._defects:
+                self.machine.inject(self._spec["hung"])
+            self.interrupt.controller = self._interrupts.Controller()
+            self.core_base = self._base_of(parser, self._spec["core_type"])
+            self.controller_base = self._base_of(parser, self._spec["controller_type"])
+        self.post_download(bitstream, parser)  # type: ignore[attr-defined]
+
+    @staticmethod
+    def _base_of(parser: Any, kind: str) -> int:
+        """Address of the first cell of a type; 0 if there is none."""
+        found = [cell["phys_addr"] for cell in parser.ip_dict.values() if kind in str(cell.get("type"))]
+        return int(found[0]) if found else 0
+
+    def read_registers(self, address: int, length: int) -> bytes:
+        with self.interrupt.lock:
+            words = [self._read(address + 4 * word).to_bytes(4, "little") for word in range(-(-length // 4))]
+            self.interrupt.settle(self._pin())
+        return b"".join(words)[:length]
+
+    def write_registers(self, address: int, data: Any) -> None:
+        raw = bytes(data)
+        with self.interrupt.lock:
+            for place in range(0, len(raw), 4):
+                self._write(address + place, int.from_bytes(raw[place : place + 4], "little"))
+            self.interrupt.settle(self._pin())
+
+    def _clocked(self) -> Machine | IdleMachine | None:
+        """The core, if it has a clock."""
+        return None if self.started and "dead_clock" in self._defects else self.machine
+
+    def _pin(self) -> bool:
+        """Level of the core's interrupt."""
+        core = self._clocked()
+        return core is not None and core.wait(0)
+
+    def _advance(self) -> tuple[bool, bool]:
+        core = self._clocked()
+        runs = core is not None and bool(core.read(self._spec["status"]) & self._spec["running"])
+        return core is not None and core.wait(self._spec["cycles_a_step"] if runs else 0), runs
+
+    def _read(self, address: int) -> int:
+        if (there := self._controller_offset(address)) is not None:
+            return int(self.interrupt.controller.read(there))
+        offset = self._core_offset(address)
+        if offset is None:
+            return self.clocks.get(address, 0)
+        assert self.machine is not None
+        if "wrong_address" in self._defects:
+            return 0
+        if "dead_clock" in self._defects and self.started:
+            if offset == self._spec["status"]:
+                return int(self._spec["running"])
+            return self.frozen.setdefault(offset, self.machine.read(offset))
+        if offset == self._spec["status"]:
+            for _ in range(self._spec["reads_a_poll"]):
+                self.machine.read(offset)
+        return self.machine.read(offset)
+
+    def _write(self, address: int, value: int) -> None:
+        if (there := self._controller_offset(address)) is not None:
+            self.interrupt.controller.write(there, value)
+            return
+        offset = self._core_offset(address)
+        if offset is None:
+            if not ("wrong_clock" in self._defects and address in WRONG_CLOCKS):
+                self.clocks[address] = value
+            return
+        if "stuck_register" in self._defects and offset == self._spec["stuck_register"]:
+            value &= ~(1 << 13)
+        assert self.machine is not None
+        if offset == self._spec["control"] and value == self._spec["start"]:
+            self.started = True
+            if "vanish" in self._defects:
+                os._exit(1)
+            if "silence" in self._defects:
+                time.sleep(3600)
+        self.machine.write(offset, value)
+
+    def _core_offset(self, address: int) -> int | None:
+        """Byte offset in the core's registers; None outside of them."""
+        if self.machine is not None and self.core_base <= address < self.core_base + PAGE:
+            return address - self.core_base
+        return None
+
+    def _controller_offset(self, address: int) -> int | None:
+        """Byte offset in the interrupt controller's registers; None outside of them."""
+        offset = address - self.controller_base
+        return offset if self.machine is not None and 0 <= offset < self._interrupts.Controller.SPACE else None
+
+    def allocate(self, shape: Any, dtype: Any = "u4", **_: Any) -> Any:
+        if "no_cma" in self._defects:
+            raise RuntimeError("Failed to allocate Memory!")
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        address = self.pages.take(size)
+        host = np.full(size, GARBAGE, np.uint8)
+        self.hosts[address] = host
+        buffer = self._pynq.buffer(
+            shape, dtype, buffer=host.data, device=self, device_address=address, bo=address, coherent=False
+        )
+        buffer.pointer, buffer.return_to, buffer.memory = address, self, self
+        return buffer
+
+    def return_pointer(self, address: int) -> None:
+        """What a buffer calls when it is freed."""
+        self.pages.give_back(address)
+        del self.hosts[address]
+
+    def flush(self, bo: int, offset: int, address: int, size: int) -> None:
+        self.flushes += 1
+        if "no_flush" in self._defects or ("only_first_flush" in self._defects and self.flushes > 1):
+            return
+        host, core = self._both(bo)
+        core[:] = host
+        if "swapped_read_lanes" in self._defects:
+            core[:] = swapped(host)
+        if "stuck_read_bit" in self._defects:
+            core[STUCK_LANE :: self._spec["bus_bytes"]] |= STUCK_BIT
+        self.synced[bo] = core.copy()
+
+    def invalidate(self, bo: int, offset: int, address: int, size: int) -> None:
+        if "no_invalidate" in self._defects:
+            return
+        host, core = self._both(bo)
+        if not WIRES & self._defects:
+            host[:] = core
+            return
+        written = core != self.synced[bo]  # what was only read is as the processor left it
+        values = core.copy()
+        if "stuck_write_bit" in self._defects:
+            values[STUCK_LANE :: self._spec["bus_bytes"]] |= STUCK_BIT
+        if "swapped_write_lanes" in self._defects:
+            values, written = swapped(values), swapped(written)
+        host[written] = values[written]
+
+    def _both(self, bo: int) -> tuple[Any, Any]:
+        """A buffer as the processor and as the core sees it."""
+        host = self.hosts[bo]
+        assert self.machine is not None
+        start = bo - self._spec["memory_base"]
+        return host, self.machine.memory[start : start + host.size]
+
+
 def install(spec: dict[str, Any]) -> Any:
     """Make the board that ``spec`` describes the active device of pynq."""
     with warnings.catch_warnings():
@@ -173,11 +368,9 @@ def install(spec: dict[str, Any]) -> Any:
             from pynqmetadata.views.runtime import RuntimeMetadataParser  # pynq 4
         except ImportError:
             from pynq.metadata.runtime_metadata_parser import RuntimeMetadataParser
-    defects = set(spec["defects"])
-    interrupts = beside("virtual_interrupt")
 
-    class VirtualDevice(pynq.Device):  # type: ignore[misc, name-defined, unused-ignore]
-        """The device: registers, buffers, syncs, download."""
+    class VirtualDevice(VirtualBoard, pynq.Device):  # type: ignore[misc, name-defined, unused-ignore]
+        """What pynq looks for devices by."""
 
         _probe_priority_ = 7
 
@@ -185,184 +378,7 @@ def install(spec: dict[str, Any]) -> Any:
         def _probe_(cls) -> list[Any]:
             return []
 
-        def __init__(self) -> None:
-            super().__init__("weft_virtual")
-            self.name = "virtual"
-            self.arch = spec["arch"]
-            self.capabilities = {"REGISTER_RW": True}
-            self.machine: Machine | IdleMachine | None = None
-            self.pages = Memory(spec["memory_base"], spec["memory_bytes"])
-            self.clocks = dict(CLOCKS)
-            if "wrong_clock" in defects:
-                self.clocks |= WRONG_CLOCKS
-            self.hosts: dict[int, Any] = {}
-            self.synced: dict[int, Any] = {}
-            self.frozen: dict[int, int] = {}
-            self.core_base = 0
-            self.controller_base = 0
-            self.flushes = 0
-            self.started = False
-            wire = True if "stuck_interrupt" in defects else False if "dead_interrupt" in defects else None
-            self.interrupt = interrupts.InterruptPath(self._advance, wire)
-            interrupts.KernelFiles(spec["raw_interrupt"], spec["interrupt_driver"], self.interrupt.uio).install()
-
-        def get_bitfile_metadata(self, bitfile_name: str, partial: bool = False) -> Any:
-            return RuntimeMetadataParser(Metadata(input=Path(bitfile_name).with_suffix(".hwh")))
-
-        def download(self, bitstream: Any, parser: Any = None) -> None:
-            if "no_permission" in defects:
-                raise OSError("Root permissions required.")  # as pynq says it
-            content = Path(bitstream.bitfile_name).read_bytes()
-            name = content.decode("ascii", "replace").removeprefix(BIT_TEXT).strip()
-            if name not in spec["libraries"]:
-                raise RuntimeError(f"the configuration logic refuses {bitstream.bitfile_name}")
-            with self.interrupt.lock:
-                if spec["idle"]:
-                    self.machine = IdleMachine(spec["idle"], spec["memory_bytes"])
-                else:
-                    self.machine = Machine(spec["libraries"][name], spec)
-                if "hung_memory" in defects:
-                    self.machine.inject(spec["hung"])
-                self.interrupt.controller = interrupts.Controller()
-                self.core_base = self._base_of(parser, spec["core_type"])
-                self.controller_base = self._base_of(parser, spec["controller_type"])
-            self.post_download(bitstream, parser)
-
-        @staticmethod
-        def _base_of(parser: Any, kind: str) -> int:
-            """Address of the first cell of a type; 0 if there is none."""
-            found = [cell["phys_addr"] for cell in parser.ip_dict.values() if kind in str(cell.get("type"))]
-            return int(found[0]) if found else 0
-
-        def read_registers(self, address: int, length: int) -> bytes:
-            with self.interrupt.lock:
-                words = [self._read(address + 4 * word).to_bytes(4, "little") for word in range(-(-length // 4))]
-                self.interrupt.settle(self._pin())
-            return b"".join(words)[:length]
-
-        def write_registers(self, address: int, data: Any) -> None:
-            raw = bytes(data)
-            with self.interrupt.lock:
-                for place in range(0, len(raw), 4):
-                    self._write(address + place, int.from_bytes(raw[place : place + 4], "little"))
-                self.interrupt.settle(self._pin())
-
-        def _clocked(self) -> Machine | IdleMachine | None:
-            """The core, if it has a clock."""
-            return None if self.started and "dead_clock" in defects else self.machine
-
-        def _pin(self) -> bool:
-            """Level of the core's interrupt."""
-            core = self._clocked()
-            return core is not None and core.wait(0)
-
-        def _advance(self) -> tuple[bool, bool]:
-            core = self._clocked()
-            runs = core is not None and bool(core.read(spec["status"]) & spec["running"])
-            return core is not None and core.wait(spec["cycles_a_step"] if runs else 0), runs
-
-        def _read(self, address: int) -> int:
-            if (there := self._controller_offset(address)) is not None:
-                return int(self.interrupt.controller.read(there))
-            offset = self._core_offset(address)
-            if offset is None:
-                return self.clocks.get(address, 0)
-            assert self.machine is not None
-            if "wrong_address" in defects:
-                return 0
-            if "dead_clock" in defects and self.started:
-                if offset == spec["status"]:
-                    return int(spec["running"])
-                return self.frozen.setdefault(offset, self.machine.read(offset))
-            if offset == spec["status"]:
-                for _ in range(spec["reads_a_poll"]):
-                    self.machine.read(offset)
-            return self.machine.read(offset)
-
-        def _write(self, address: int, value: int) -> None:
-            if (there := self._controller_offset(address)) is not None:
-                self.interrupt.controller.write(there, value)
-                return
-            offset = self._core_offset(address)
-            if offset is None:
-                if not ("wrong_clock" in defects and address in WRONG_CLOCKS):
-                    self.clocks[address] = value
-                return
-            if "stuck_register" in defects and offset == spec["stuck_register"]:
-                value &= ~(1 << 13)
-            assert self.machine is not None
-            if offset == spec["control"] and value == spec["start"]:
-                self.started = True
-                if "vanish" in defects:
-                    os._exit(1)
-                if "silence" in defects:
-                    time.sleep(3600)
-            self.machine.write(offset, value)
-
-        def _core_offset(self, address: int) -> int | None:
-            """Byte offset in the core's registers; None outside of them."""
-            if self.machine is not None and self.core_base <= address < self.core_base + PAGE:
-                return address - self.core_base
-            return None
-
-        def _controller_offset(self, address: int) -> int | None:
-            """Byte offset in the interrupt controller's registers; None outside of them."""
-            offset = address - self.controller_base
-            return offset if self.machine is not None and 0 <= offset < interrupts.Controller.SPACE else None
-
-        def allocate(self, shape: Any, dtype: Any = "u4", **_: Any) -> Any:
-            if "no_cma" in defects:
-                raise RuntimeError("Failed to allocate Memory!")
-            size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-            address = self.pages.take(size)
-            host = np.full(size, GARBAGE, np.uint8)
-            self.hosts[address] = host
-            buffer = PynqBuffer(
-                shape, dtype, buffer=host.data, device=self, device_address=address, bo=address, coherent=False
-            )
-            buffer.pointer, buffer.return_to, buffer.memory = address, self, self
-            return buffer
-
-        def return_pointer(self, address: int) -> None:
-            """What a buffer calls when it is freed."""
-            self.pages.give_back(address)
-            del self.hosts[address]
-
-        def flush(self, bo: int, offset: int, address: int, size: int) -> None:
-            self.flushes += 1
-            if "no_flush" in defects or ("only_first_flush" in defects and self.flushes > 1):
-                return
-            host, core = self._both(bo)
-            core[:] = host
-            if "swapped_read_lanes" in defects:
-                core[:] = swapped(host)
-            if "stuck_read_bit" in defects:
-                core[STUCK_LANE :: spec["bus_bytes"]] |= STUCK_BIT
-            self.synced[bo] = core.copy()
-
-        def invalidate(self, bo: int, offset: int, address: int, size: int) -> None:
-            if "no_invalidate" in defects:
-                return
-            host, core = self._both(bo)
-            if not WIRES & defects:
-                host[:] = core
-                return
-            written = core != self.synced[bo]  # what was only read is as the processor left it
-            values = core.copy()
-            if "stuck_write_bit" in defects:
-                values[STUCK_LANE :: spec["bus_bytes"]] |= STUCK_BIT
-            if "swapped_write_lanes" in defects:
-                values, written = swapped(values), swapped(written)
-            host[written] = values[written]
-
-        def _both(self, bo: int) -> tuple[Any, Any]:
-            """A buffer as the processor and as the core sees it."""
-            host = self.hosts[bo]
-            assert self.machine is not None
-            start = bo - spec["memory_base"]
-            return host, self.machine.memory[start : start + host.size]
-
-    device = VirtualDevice()
+    device = VirtualDevice(spec, Pynq(PynqBuffer, RuntimeMetadataParser, Metadata))
     pynq.Device.active_device = device
     return device
 
