@@ -82,7 +82,7 @@ MUTANTS = (
         "data = bits * (banks + 4 * _mux_luts(banks))", "data = bits * (2 + 4 * _mux_luts(2))", AREA,
     ),
     Mutant(
-        "data-may-end-its-script", "explore/page.py", "check ignored",
+        "data-may-end-its-script", "runtime/web_page.py", "check ignored",
         '.replace("<", "\\\\u003c")', "", PAGE,
     ),
 )  # fmt: skip

@@ -76,8 +76,8 @@ MUTANTS = (
     ),
     Mutant(
         "proof-of-parameters-in-reverse", "verify/layout.py", "wrong place",
-        "return [parameters[:, number, :, 0].reshape(-1) for number in range(3)]",
-        "return [parameters[:, number, :, 0].reshape(-1)[::-1] for number in range(3)]",
+        "np.resize(parameters[:, number, :, 0].reshape(-1), channels)",
+        "np.resize(parameters[:, number, :, 0].reshape(-1)[::-1], channels)",
         WHOLE,
     ),
 )  # fmt: skip
