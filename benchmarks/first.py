@@ -32,6 +32,9 @@ SECOND_RATIO = 1.5
 AGAIN_SECONDS = {"weft run": 0.6, "weft compile": 0.3}
 """CPU seconds allowed for a command that is given the model that it had before."""
 
+CONCAT_OPERANDS, CONCAT_SECONDS = 5000, 2.0
+"""CPU seconds allowed to compile and load a concatenation of so many operands."""
+
 CHAIN_RATIO = 11.0
 """Of the time of a tenth of the nodes."""
 
@@ -79,6 +82,21 @@ print(time.process_time() - started)
 
 COMMAND = (sys.executable, "-c", "import sys; from weft.cli import main; sys.argv[0] = 'weft'; main()")
 DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
+
+CONCAT = """
+import sys, time
+import weft
+from weft.compiler.compile import compile_model
+from weft.compiler.graph import Attrs, Function, Module, TensorType, Var, call
+def joined(count):
+    inputs = tuple(Var(f"x{number}", TensorType((4, 8), "float32")) for number in range(count))
+    return Module(Function(inputs, call("concat", *inputs, axis=1), Attrs({"name": "main", "outputs": ("y",)})))
+weft.load(compile_model(joined(3), "cpu"))
+module = joined(int(sys.argv[1]))
+started = time.process_time()
+weft.load(compile_model(module, "cpu"))
+print(time.process_time() - started)
+"""
 
 CHAINS = ("elementwise", "residuals", "convolutions")
 
@@ -183,6 +201,16 @@ def chains(counts: Sequence[int], rounds: int) -> list[Record]:
     return records
 
 
+def concatenation(rounds: int) -> Record:
+    """Time to compile and load a concatenation of many operands, with an empty cache."""
+    seconds = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as cache:
+            seconds.append(float(used((sys.executable, "-c", CONCAT, str(CONCAT_OPERANDS)), Path(cache)).text))
+    workload = f"{CONCAT_OPERANDS:,} operands"
+    return Record("concatenation", workload, "CPU s", round(min(seconds), 3), CONCAT_SECONDS)
+
+
 def missed(records: Sequence[Record]) -> list[str]:
     """Figures above their reference; that of a first result is for comparison."""
     return [
@@ -207,6 +235,7 @@ def main() -> int:
         for bits in arguments.bits:
             records += results(name, bits, arguments.rounds)
     records += chains(arguments.chains, arguments.rounds)
+    records.append(concatenation(arguments.rounds))
     print(f"{processor()}, load {os.getloadavg()[0]:.1f}")
     rows = [[each.config, each.workload, each.figure, str(each.value), "" if each.reference is None else
              str(each.reference)] for each in records]  # fmt: skip
