@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -28,21 +29,11 @@ TOP = "weft_core"
 SYSTEM_TOP = "weft_system"
 """As :data:`TOP`, of a system."""
 
-YOSYS_SCRIPT = """\
-read_rtlil core.il
-proc
-opt_expr
-opt_clean
-opt_dff
-opt_clean
-memory_collect
-setundef -undriven -undef
-{initial}write_verilog -norename -noattr core.v
-"""
-"""Makes plain clocked registers of the processes. Bits that nothing reads lose their registers on the way; they are
-driven with x, as a net without a driver is a mistake to other tools."""
+STEPS = ("proc", "opt_expr", "opt_clean", "opt_dff", "opt_clean", "memory_collect", "setundef -undriven -undef")
+"""Of Yosys, between reading and writing: makes plain clocked registers of the processes. Bits that nothing reads lose
+their registers on the way; they are driven with x, as a net without a driver is a mistake to other tools."""
 
-NO_INITIAL_VALUES = "setattr -unset init w:*\n"
+NO_INITIAL_VALUES = "setattr -unset init w:*"
 
 TIMESCALE = "`timescale 1ns/1ps\n"
 
@@ -123,9 +114,10 @@ def fold_repeats(verilog: str) -> str:
     return _REPEATED.sub(lambda match: f"{{{match[0].count(',') + 1}{{ {match[1]} }}}}", verilog)
 
 
-def run_yosys(text: str, *, initial_values: bool = True) -> str:
+def run_yosys(text: str, steps: Sequence[str] = STEPS, *, initial_values: bool = True) -> str:
     """Verilog of RTLIL, by the Yosys that is installed as a Python package."""
-    script = YOSYS_SCRIPT.format(initial="" if initial_values else NO_INITIAL_VALUES)
+    initial = () if initial_values else (NO_INITIAL_VALUES,)
+    script = "\n".join(["read_rtlil core.il", *steps, *initial, "write_verilog -norename -noattr core.v", ""])
     with working_folder() as folder:
         (folder / "core.il").write_text(text)
         (folder / "script.ys").write_text(script)
