@@ -25,7 +25,7 @@ NAV: dict[str, tuple[str, ...]] = {
     "Models": ("language.md", "quantisation.md", "pytorch.md", "litert.md", "gradients.md", "values.md", "integers.md"),
     "Speed": ("profile.md", "view.md", "tuning.md", "schedules.md", "explore.md", "results.md"),
     "Boards": ("boards.md", "boards-running.md", "synthesis.md"),
-    "The core": ("core.md", "isa.md", "registers.md", "simulators.md", "timing.md", "systems.md"),
+    "The core": ("core.md", "isa.md", "registers.md", "simulators.md", "fast-simulation.md", "timing.md", "systems.md"),
     "The compiler": ("architecture.md", "graph.md", "passes.md", "compiler.md", "cpu.md", "gpu.md", "extending.md"),
     "Right and safe": ("testing.md", "formal.md", "certificates.md", "mutation.md", "security.md", "caches.md"),
     "Reference": ("operators.md", *(f"reference/{name}" for name in reference_pages.PAGES)),

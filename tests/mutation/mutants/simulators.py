@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
+FAST = ("tests/sim/test_fast.py",)
+
 MUTANTS = (
     # Accumulation
     Mutant(
@@ -108,5 +110,25 @@ MUTANTS = (
     Mutant(
         "work-without-transfers", "sim/work.py", "bound",
         "total += moved[opcode][number]", "total += 0",
+    ),
+    # Designs in Amaranth
+    Mutant(
+        "registers-set-without-what-follows", "sim/fast.py", "missing step",
+        "            self.model.written = self.model.runnable = True\n        value, known",
+        "            self.model.runnable = True\n        value, known", FAST,
+    ),
+    Mutant(
+        "memory-rows-at-bytes-of-a-bit", "sim/fast.py", "wrong unit",
+        "address * bytes_of(self.shape.width)", "address * bytes_of(1)", FAST,
+    ),
+    Mutant(
+        "signs-are-lost", "sim/fast.py", "sign", "return value - ((value & self.sign) << 1)", "return value", FAST,
+    ),
+    Mutant(
+        "changes-of-driven-signals-go-unseen", "sim/fast.py", "missing step",
+        "        elif self.variable.read() != self.known:", "        elif self.variable.read() == self.known:", FAST,
+    ),
+    Mutant(
+        "a-reset-keeps-the-model", "sim/fast.py", "stale state", "        self.model.begin()\n", "", FAST,
     ),
 )  # fmt: skip
