@@ -49,10 +49,8 @@ def transposed(site: Site, w: Expr) -> Expr:
 
 
 def _is_weight(value: Expr) -> bool:
-    match value:
-        case Constant() | Call(op="dequantise", args=(Constant(), _, _)):
-            return len(value.shape) == 2 and value.dtype in FLOATS
-    return False
+    """A matrix that depends on constants alone, such as a float one behind a quantiser."""
+    return value.static and len(value.shape) == 2 and value.dtype in FLOATS
 
 
 def matrix_product(site: Site, a: Expr, b: Expr) -> Expr:
@@ -64,6 +62,9 @@ def matrix_product(site: Site, a: Expr, b: Expr) -> Expr:
     if len(b.shape) == 1:
         product = matrix_product(site, a, site.reshape(b, (*b.shape, 1)))
         return site.reshape(product, product.shape[:-1])
+    if b.static and len(b.shape) > 2 and math.prod(b.shape[:-2]) == 1:  # one matrix for all
+        product = matrix_product(site, a, site.reshape(b, b.shape[-2:]))
+        return site.reshape(product, (1,) * (len(b.shape) - len(product.shape)) + product.shape)
     if not _is_weight(b):
         return site.call("nn.matmul", a, b)
     rows = a if len(a.shape) == 2 else site.reshape(a, (math.prod(a.shape[:-1]), a.shape[-1]))

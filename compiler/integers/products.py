@@ -64,7 +64,9 @@ def product_of_computed(describer: Describer, node: Call, name: str) -> IntegerF
     peak = float(LARGEST_BYTE**2 * depth)
     if peak > INT32_SAFE:
         return Refusal(f"the sums of {name} may not fit 32 bits")
-    if describer.block and is_matrices and a.shape[:-2] == b.shape[:-2] and 0 not in (*a.shape, *b.shape):
+    # Matrices on the core are tensors that it has made: constant ones, a different one for each image, stay here.
+    on_core = describer.block and is_matrices and not node.args[1].static
+    if on_core and a.shape[:-2] == b.shape[:-2] and 0 not in (*a.shape, *b.shape):
         return computed_product(a, b, describer.block, node.span)
     reason = f"{name} multiplies two computed tensors"
     dtype = "float32" if peak < _EXACT_IN_FLOAT32 else "float64"
