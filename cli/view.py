@@ -12,6 +12,7 @@ from ..compiler.targets.registry import target_names
 from ..files import write_atomically
 from ..progress import Updates, progress
 from ..runtime.device import memory_of
+from ..runtime.errors import ArtifactError
 from ..view.page import view_page
 from ..view.side import side
 from .app import app
@@ -38,6 +39,11 @@ def view(
     memories hold, and why it waits; with two, both side by side."""
     path = output or beside(source, ".html")
     check_places(path)
+    for each in (source, *([other] if other is not None else [])):  # both are looked at before one is compiled
+        try:
+            each.open("rb").close()
+        except OSError as error:
+            raise ArtifactError(f"cannot read {each}: {error.strerror}") from error
     sides = []
     with progress("reading", err) as status:
         for each in (source, *([other] if other is not None else [])):

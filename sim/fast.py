@@ -163,7 +163,7 @@ class _DrivenState(_PySignalState):  # type: ignore[misc]
     def __init__(self, signal: Any, pending: set[Any], model: _Model, number: int, *, is_comb: bool) -> None:
         self.model, self.number = model, number
         super().__init__(signal, pending)
-        self.is_comb = is_comb
+        self.is_comb = is_comb  # type: ignore[misc]
 
     def reset(self) -> None:
         self.variable = _Variable(self.model.address(self.number), self.signal.shape())
@@ -202,7 +202,7 @@ class _DrivenState(_PySignalState):  # type: ignore[misc]
 
     def commit(self) -> bool:
         written = self.wanted is not None
-        if written:
+        if self.wanted is not None:
             self.variable.write(self.wanted)
             self.wanted = None
             self.model.written = self.model.runnable = True

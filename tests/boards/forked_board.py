@@ -37,6 +37,7 @@ def serve(path: str, virtual: str) -> None:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules["virtual"] = module  # where dataclasses look for it
     spec.loader.exec_module(module)
     import pynq  # noqa: F401, the reason for all this
 

@@ -25,7 +25,7 @@ MISTAKES = {
     "evaluate digits.onnx zeros.npy --labels zeros.npy": "labels are whole numbers",
     "quantise digits.onnx": "missing option '--calibrate'; hint: weft quantise --help",
     "profile digits.onnx --latency 0": "'--latency'",
-    "profile digits.onnx --target gpu": "--target accel, cpu or cuda",
+    "profile digits.onnx --target gpu": "there is no target 'gpu'; hint: known: accel, cpu",
     "view digits.onnx none.weft": "none.weft",
     "view afolder": "afolder",
     "tune digits.onnx --tuned x": "--database",

@@ -75,7 +75,10 @@ def every_command() -> Iterator[tuple[list[str], Any]]:
         yield from below([name], loaded(name))
 
 
-READ = {"--input", "--liberty", "--networks", "--validate", "--calibrate", "--model", "--system", "--labels"}
+READ = {
+    "--input", "--liberty", "--networks", "--validate", "--calibrate",
+    "--prefill", "--model", "--system", "--labels",
+}  # fmt: skip
 """Options with the path of something that is read."""
 
 
