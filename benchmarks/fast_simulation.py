@@ -78,7 +78,7 @@ CASES = (
     Case("one stage", lambda: chain(1), (4_000, 4_000)),
     Case("50 stages", lambda: chain(50), (400, 4_000)),
     Case("1,000 stages", lambda: chain(1_000), (40, 2_000)),
-    Case("the core tiny", core, (40, 4_000)),
+    Case("the core tiny, idle", core, (40, 4_000)),
 )
 
 
