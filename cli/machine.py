@@ -7,8 +7,9 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import typer
 from rich.text import Text
@@ -152,6 +153,8 @@ def _is_installed(package: str) -> bool:
 
 def _cache() -> Check:
     folder = cache_folder("models").parent
-    files: list[Any] = [path for path in folder.glob("*/*") if path.is_file()]
-    size = sum(path.stat().st_size for path in files)
-    return Check("cache", "ok", f"{folder}: {len(files):,} entries, {size / 1e6:,.0f} MB; WEFT_CACHE moves it")
+    sizes = []
+    for path in folder.glob("*/*"):
+        with suppress(FileNotFoundError):  # other processes make entries, locks and room meanwhile
+            sizes.append(path.stat().st_size)
+    return Check("cache", "ok", f"{folder}: {len(sizes):,} entries, {sum(sizes) / 1e6:,.0f} MB; WEFT_CACHE moves it")

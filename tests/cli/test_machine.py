@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 from weft.cli import app
@@ -34,6 +35,27 @@ def test_without_a_compiler_the_status_says_so(
     check = told(capsys, status=1)["C++ compiler"]
     assert check["state"] == "missing"
     assert "apt install g++" in check["remedy"]
+
+
+def test_a_file_of_the_cache_may_go_meanwhile(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One is gone as soon as it has been looked at, one before."""
+    (tmp_path / "rtl").mkdir()
+    for name in ("entry", "first.lock"):
+        (tmp_path / "rtl" / name).write_bytes(b"12345")
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path))
+    found, look = Path.glob, Path.stat
+
+    def looked_at_once(self: Path, **how: bool) -> object:
+        told = look(self, **how)
+        if self.name == "first.lock":
+            self.unlink()
+        return told
+
+    monkeypatch.setattr(Path, "stat", looked_at_once)
+    monkeypatch.setattr(Path, "glob", lambda self, pattern: [*found(self, pattern), self / "rtl" / "gone.lock"])
+    assert told(capsys)["cache"]["text"].startswith(str(tmp_path))
 
 
 def test_an_extra_that_is_not_installed_is_named_with_its_command(
