@@ -139,21 +139,19 @@ def run_verilator(
 ) -> list[Path]:
     """Translate to C++ in ``folder``, with the harness beside it; returns the C++ files."""
     (folder / "core.v").write_text(verilog)
-    package = verilator_package()
-    run_tool(
-        [
-            str(package / "bin" / "verilator_bin"),
-            *VERILATOR_FLAGS,
-            *waves.verilator_flags,
-            *("--top-module", top_of(config), "--prefix", "Vcore", "--Mdir", str(folder), str(folder / "core.v")),
-        ],
-        "Verilator",
-        environment={"VERILATOR_ROOT": str(package)},
-    )
+    names = ("--top-module", top_of(config), "--prefix", "Vcore")
+    verilate((*VERILATOR_FLAGS, *waves.verilator_flags, *names), (folder / "core.v",), folder)
     for name, text in harness_files().items():
         (folder / name).write_text(text)
     (folder / "ports.h").write_text(ports_header(config, (folder / "Vcore___024root.h").read_text()))
     return sorted(folder.glob("*.cpp"))
+
+
+def verilate(flags: Sequence[str], files: Sequence[Path], folder: Path) -> None:
+    """Write C++ of Verilog and control files into ``folder``."""
+    package = verilator_package()
+    command = [str(package / "bin" / "verilator_bin"), *flags, "--Mdir", str(folder), *map(str, files)]
+    run_tool(command, "Verilator", environment={"VERILATOR_ROOT": str(package)})
 
 
 def ports_header(config: CoreConfig | SystemConfig, root_header: str) -> str:

@@ -104,7 +104,6 @@ class _Variable:
     """A number in the model's memory: an item of 1, 2, 4 or 8 bytes, or as many items of 4 as it takes."""
 
     def __init__(self, address: int, shape: Shape) -> None:
-        self.width = shape.width
         self.sign = 1 << (shape.width - 1) if shape.signed and shape.width else 0
         self.mask = (1 << shape.width) - 1
         size = bytes_of(shape.width)
@@ -258,7 +257,7 @@ class _State(_PyEngineState):  # type: ignore[misc]
             number = self.model.design.signals.get(signal)
             if number is None:
                 state = _PySignalState(signal, self.pending)
-            elif signal in self.drivers.combinational or signal in self.drivers.clocked:
+            elif self.drivers.drive(signal):
                 is_comb = signal in self.drivers.combinational
                 state = _DrivenState(signal, self.pending, self.model, number, is_comb=is_comb)
             else:
@@ -289,6 +288,8 @@ class VerilatedEngine(PySimEngine):  # type: ignore[misc]
         self._drivers = drivers_of(design, checks=self.settings[0])
         self._made: _State | None = None
         self._waves = Waves.NONE
+        self._writing = False
+        self._written = -1  # the last moment in the waveform
         self._processes: set[Any] = set()
         self._testbenches: list[Any] = []
         self._delta_cycles = 0
@@ -315,29 +316,26 @@ class VerilatedEngine(PySimEngine):  # type: ignore[misc]
         return 0 if self._made is None else self._made.timeline.now
 
     def add_clock_process(self, clock: Any, *, phase: int, period: int) -> None:
-        if clock in self._drivers.clocked or clock in self._drivers.combinational:
+        if self._drivers.drive(clock):
             raise DriverConflict("Clock signal is already driven by the design")
         self._clocks.append((clock, phase, period))
 
     def add_trigger_combination(self, combination: Any, *, oneshot: bool) -> Any:
         edges = [each.signal for each in combination._triggers if isinstance(each, EdgeTrigger)]
         sampled = [each.value for each in combination._triggers if isinstance(each, SampleTrigger)]
-        if any(map(self._is_driven, edges)) and any(
-            self._is_driven(signal) for value in sampled for signal in value._rhs_signals()
-        ):
+        drive = self._drivers.drive
+        if any(map(drive, edges)) and any(drive(signal) for value in sampled for signal in value._rhs_signals()):
             hint = "sample at the clock that drives it, or read the values afterwards with get"
             raise DesignError("values are sampled at the edge of a signal that the design itself drives", hint=hint)
         return super().add_trigger_combination(combination, oneshot=oneshot)
-
-    def _is_driven(self, signal: Any) -> bool:
-        return signal in self._drivers.clocked or signal in self._drivers.combinational
 
     def advance(self) -> bool:
         model = self._state.model
         now = self.now
         critical: bool = super().advance()
-        if self._waves is not Waves.NONE:
+        if self._writing and now > self._written:
             model.design.library.weft_dump(model.handle, now)
+            self._written = now
         return critical
 
     @contextmanager
@@ -352,8 +350,11 @@ class VerilatedEngine(PySimEngine):  # type: ignore[misc]
         model = self._state.model
         library = model.design.library
         library.weft_open(model.handle, os.fsencode(vcd_file))
+        self._writing = True
         try:
             yield
         finally:
-            library.weft_dump(model.handle, self.now)
+            self._writing = False
+            if self.now > self._written:
+                library.weft_dump(model.handle, self.now)
             library.weft_close(model.handle)

@@ -22,8 +22,7 @@ from .build import (
     compiler_flags,
     compiler_version,
     require_tools,
-    run_tool,
-    verilator_package,
+    verilate,
     verilator_version,
 )
 from .errors import BuildError
@@ -33,9 +32,9 @@ YOSYS_STEPS = ("proc -nomux -norom", "delete t:$print t:$check", "memory_collect
 """All signals keep their names and values: what is asked for is not optimised away."""
 
 MEMBER = re.compile(
-    r"^\s*(?:VL_(?:IN|OUT)(?:8|16|64|W)?\((?P<port>\w+),(?P<high>\d+),\d+(?:,\d+)?\)"
-    r"|(?P<kind>CData|SData|IData|QData|VlWide<\d+>)/\*\d+:0\*/ (?P<name>\w+)"
-    r"|VlUnpacked<(?P<item>CData|SData|IData|QData|VlWide<\d+>)/\*\d+:0\*/, \d+> (?P<memory>\w+));",
+    r"^\s*(?:VL_(?:IN|OUT)(?:8|16|64|W)?\((?P<port>\w+),\d+,\d+(?:,\d+)?\)"
+    r"|(?:CData|SData|IData|QData|VlWide<\d+>)/\*\d+:0\*/ (?P<name>\w+)"
+    r"|VlUnpacked<(?:CData|SData|IData|QData|VlWide<\d+>)/\*\d+:0\*/, \d+> (?P<memory>\w+));",
     re.MULTILINE,
 )
 """A variable in the header of a verilated model."""
@@ -97,6 +96,10 @@ class Drivers:
     read: tuple[Any, ...]
     """What memories drive: nothing else gives these signals a name."""
 
+    def drive(self, signal: Any) -> bool:
+        """Whether the design does, and not who tests it."""
+        return signal in self.combinational or signal in self.clocked
+
 
 class DesignError(BuildError):
     """A design that only Amaranth's own simulator can run."""
@@ -152,7 +155,6 @@ def verilated(
     design: Any, drivers: Drivers, progress: Progress | None, waves: Waves, *, quick: bool
 ) -> VerilatedDesign:
     """The model of a design, from the cache if it was built before. :class:`BuildError` says what is missing."""
-    require_tools()
     ports = {f"weft_in{number}": (signal, _ir.PortDirection.Input) for number, signal in enumerate(drivers.inputs)}
     for number, signal in enumerate(drivers.read):
         ports[f"weft_out{number}"] = (signal, _ir.PortDirection.Output)
@@ -163,7 +165,7 @@ def verilated(
     paths = list(drivers.memories.values())
     for signal, path in names.items():
         paths.append(path)
-        if signal in drivers.combinational or signal in drivers.clocked:
+        if drivers.drive(signal):
             places[_member(path)] = signal
     for memory, path in drivers.memories.items():
         places[_member(path)] = memory
@@ -172,6 +174,7 @@ def verilated(
     settings = (tools, YOSYS_STEPS, GLUE, quick, waves)
 
     def build(target: Path) -> None:
+        require_tools()
         report("the design: writing Verilog")
         verilog = fold_repeats(run_yosys(text, YOSYS_STEPS))
         report("the design: Verilator")
@@ -181,16 +184,8 @@ def verilated(
         public = sorted({name for path in paths for name in (path[-1], _encoded(path[-1]))})
         lines = [f'public_flat_rd -module "*" -var "{name}"' for name in public]
         (folder / "design.vlt").write_text("\n".join(["`verilator_config", *lines, ""]))
-        package = verilator_package()
-        run_tool(
-            [
-                *(str(package / "bin" / "verilator_bin"), *VERILATOR_FLAGS, *waves.verilator_flags),
-                *("--top-module", "top", "--prefix", "Vdesign", "--Mdir", str(folder)),
-                *(str(folder / "design.vlt"), str(folder / "design.v")),
-            ],
-            "Verilator",
-            environment={"VERILATOR_ROOT": str(package)},
-        )
+        flags = (*VERILATOR_FLAGS, *waves.verilator_flags, "--top-module", "top", "--prefix", "Vdesign")
+        verilate(flags, (folder / "design.vlt", folder / "design.v"), folder)
         header = (folder / "Vdesign___024root.h").read_text()
         found = {match["port"] or match["name"] or match["memory"] for match in MEMBER.finditer(header)}
         if missing := [member for member in members if member not in found]:

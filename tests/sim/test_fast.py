@@ -185,7 +185,7 @@ def test_a_design_is_translated_once(monkeypatch: pytest.MonkeyPatch) -> None:
         run(10)
 
 
-def test_waveforms(tmp_path: Path) -> None:
+def test_waveforms(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     adder = Adder()
     simulator = fast(adder)
     simulator.add_clock(1e-6)
@@ -199,6 +199,9 @@ def test_waveforms(tmp_path: Path) -> None:
     with simulator.write_vcd(path):
         simulator.run()
     text = path.read_text()
+    simulator.run_until(6e-6)  # goes on, and writes no more
+    assert path.read_text() == text
+    assert capfd.readouterr() == ("", "")
     assert "$timescale 1fs" in text
     assert "total" in text
     assert "b00101011" in text
