@@ -18,27 +18,17 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import weft
 from weft.benchmarks.common import Record, print_table, write_json
+from weft.benchmarks.tokens import compiled_and_run, dense
 from weft.benchmarks.zoo.quantised_build import Net
-from weft.benchmarks.zoo.quantised_forms import Form, Inputs, quantised
-from weft.compiler.frontends import from_onnx
-from weft.compiler.graph import evaluate
-from weft.compiler.model import CompiledModel
-from weft.compiler.passes import PassManager, integer_passes
+from weft.benchmarks.zoo.quantised_forms import Inputs
 from weft.hw.config import load_config
-from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
 
-FORM = Form("QDQ", "QInt8", "QInt8", per_channel=True, extra=("ActivationSymmetric",))
 WIDTH, HIDDEN, HEADS, SHARED, PAST = 256, 512, 4, 2, 63
 DEPTH = WIDTH // HEADS
 LAYERS, MOST_CYCLES, MOST_HOST_STEPS = 4, 330_000, 20
 """The targets are those of so many layers."""
-
-
-def product(net: Net, x: str, outputs: int) -> str:
-    return net.node("MatMul", x, net.normal((net.shapes[x][-1], outputs), net.shapes[x][-1] ** -0.5))
 
 
 def scaled(net: Net, x: str) -> str:
@@ -52,7 +42,7 @@ def attention(net: Net, x: str, number: int) -> tuple[str, list[str]]:
     """What one token takes from those before it and itself; the keys and values with its own."""
 
     def heads(count: int) -> str:
-        split = net.reshape(product(net, x, count * DEPTH), 1, 1, count, DEPTH)
+        split = net.reshape(dense(net, x, count * DEPTH), 1, 1, count, DEPTH)
         return net.node("Transpose", split, perm=[0, 2, 1, 3])
 
     query = net.reshape(heads(HEADS), 1, SHARED, HEADS // SHARED, DEPTH)
@@ -63,7 +53,7 @@ def attention(net: Net, x: str, number: int) -> tuple[str, list[str]]:
     scores = net.node("MatMul", query, net.node("Transpose", key, perm=[0, 1, 3, 2]))
     scores = net.node("Softmax", net.node("Div", scores, net.constant(np.float32(DEPTH**0.5))), axis=-1)
     mixed = net.reshape(net.node("MatMul", scores, value), 1, 1, WIDTH)
-    return product(net, mixed, WIDTH), [key, value]
+    return dense(net, mixed, WIDTH), [key, value]
 
 
 def decoder(layers: int) -> tuple[onnx.ModelProto, list[Inputs]]:
@@ -73,8 +63,8 @@ def decoder(layers: int) -> tuple[onnx.ModelProto, list[Inputs]]:
         mixed, own = attention(net, scaled(net, x), number)
         x = net.node("Add", x, mixed)
         y = scaled(net, x)
-        gated = net.node("Mul", net.swish(product(net, y, HIDDEN)), product(net, y, HIDDEN))
-        x = net.node("Add", x, product(net, gated, WIDTH))
+        gated = net.node("Mul", net.swish(dense(net, y, HIDDEN)), dense(net, y, HIDDEN))
+        x = net.node("Add", x, dense(net, gated, WIDTH))
         caches += own
     model = net.model(x, *caches)
     return model, net.batches(model)
@@ -88,14 +78,7 @@ def main() -> int:
     args = parser.parse_args()
     config, dram = load_config(args.config), DramModel()
     source, batches = decoder(args.layers)
-    module = from_onnx(quantised(source, batches, FORM))
-    model = weft.compile(module, config)
-    assert isinstance(model, CompiledModel)
-    inputs = {param.name: batches[0][param.name] for param in module.main.params}
-    wanted = evaluate(PassManager(integer_passes()).run(module), inputs)
-    values = weft.load(model, weft.FsimDevice(config, timing=False)).run(inputs)
-    unequal = sum(int(np.count_nonzero(values[key] != value)) for key, value in wanted.items())
-    cycles = sum(run.result.cycles or 0 for run in predict_runs(model, dram))
+    model, cycles, unequal = compiled_and_run(source, batches, config, dram)
     steps = len(model.steps) - len(model.programs)
     weights = 2 * WIDTH**2 + 2 * WIDTH * SHARED * DEPTH + 3 * WIDTH * HIDDEN
     bound = args.layers * (weights + 2 * SHARED * (PAST + 1) * DEPTH) / dram.for_bus(config)

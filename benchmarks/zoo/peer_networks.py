@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx
 from weft.benchmarks.zoo.quantised_build import Net
-from weft.benchmarks.zoo.whole_networks import efficientnet_b0, mlp_mixer, vit
+from weft.benchmarks.zoo.whole_networks import bert_classifier, efficientnet_b0, mlp_mixer, vit
 
 Builder = Callable[[Net], tuple[str, ...]]
 
@@ -168,14 +168,7 @@ def mixer(net: Net) -> tuple[str, ...]:
 
 def bert(net: Net) -> tuple[str, ...]:
     """BERT-Mini: 128 tokens of 256, four layers."""
-    words = net.node("Gather", net.normal((4000, 256)), net.index_input("ids", (1, 128), 4000))
-    kinds = net.node("Gather", net.normal((2, 256)), net.index_input("types", (1, 128), 2))
-    x = net.layer_norm(net.node("Add", net.node("Add", words, kinds), net.normal((1, 128, 256), 0.3)))
-    for _ in range(4):
-        x = net.layer_norm(net.node("Add", x, net.attention(x, 4)))
-        x = net.layer_norm(net.node("Add", x, net.dense(net.gelu(net.dense(x, 1024)), 256)))
-    first = net.node("Gather", x, net.constant(np.array(0, np.int64)), axis=1)
-    return (net.dense(net.node("Tanh", net.dense(first, 256)), 3),)
+    return bert_classifier(net, words=4000, length=128, width=256, hidden=1024, layers=4, heads=4)
 
 
 def lstm(net: Net) -> tuple[str, ...]:

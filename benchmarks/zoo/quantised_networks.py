@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 from weft.benchmarks.zoo.quantised_build import Net
+from weft.benchmarks.zoo.whole_networks import bert_classifier
 
 Builder = Callable[[Net], tuple[str, ...]]
 
@@ -82,14 +83,7 @@ def vit_block(net: Net) -> tuple[str, ...]:
 
 
 def bert_tiny(net: Net) -> tuple[str, ...]:
-    words = net.node("Gather", net.normal((100, 32)), net.index_input("ids", (1, 12), 100))
-    kinds = net.node("Gather", net.normal((2, 32)), net.index_input("types", (1, 12), 2))
-    x = net.layer_norm(net.node("Add", net.node("Add", words, kinds), net.normal((1, 12, 32), 0.3)))
-    for _ in range(2):
-        x = net.layer_norm(net.node("Add", x, net.attention(x, 4)))
-        x = net.layer_norm(net.node("Add", x, net.dense(net.gelu(net.dense(x, 64)), 32)))
-    first = net.node("Gather", x, net.constant(np.array(0, np.int64)), axis=1)
-    return (net.dense(net.node("Tanh", net.dense(first, 32)), 3),)
+    return bert_classifier(net, words=100, length=12, width=32, hidden=64, layers=2, heads=4)
 
 
 def shufflenet_block(net: Net) -> tuple[str, ...]:

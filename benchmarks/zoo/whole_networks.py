@@ -154,14 +154,28 @@ def mlp_mixer(net: Net, width: int = 512, layers: int = 2) -> tuple[str, ...]:
     return (net.dense(net.mean(net.layer_norm(x), [1], 0), 1000),)
 
 
+def bert_encoder(
+    net: Net, *, words: int, length: int, width: int, hidden: int, layers: int, heads: int
+) -> str:  # fmt: skip
+    """BERT's rows of tokens, (1, length, width), of the words' numbers and their kinds."""
+    found = net.node("Gather", net.normal((words, width)), net.index_input("ids", (1, length), words))
+    kinds = net.node("Gather", net.normal((2, width)), net.index_input("types", (1, length), 2))
+    x = net.layer_norm(net.node("Add", net.node("Add", found, kinds), net.normal((1, length, width), 0.3)))
+    for _ in range(layers):
+        x = net.layer_norm(net.node("Add", x, net.attention(x, heads)))
+        x = net.layer_norm(net.node("Add", x, net.dense(net.gelu(net.dense(x, hidden)), width)))
+    return x
+
+
+def bert_classifier(net: Net, *, width: int, **sizes: int) -> tuple[str, ...]:
+    """`bert_encoder`, and three classes by the first token's row."""
+    x = bert_encoder(net, width=width, **sizes)
+    first = net.node("Gather", x, net.constant(np.array(0, np.int64)), axis=1)
+    return (net.dense(net.node("Tanh", net.dense(first, width)), 3),)
+
+
 def bert_tiny(net: Net) -> tuple[str, ...]:
-    words = net.node("Gather", net.normal((30522, 128)), net.index_input("ids", (1, 128), 30522))
-    kinds = net.node("Gather", net.normal((2, 128)), net.index_input("types", (1, 128), 2))
-    x = net.layer_norm(net.node("Add", net.node("Add", words, kinds), net.normal((1, 128, 128), 0.3)))
-    for _ in range(2):
-        x = net.layer_norm(net.node("Add", x, net.attention(x, 2)))
-        x = net.layer_norm(net.node("Add", x, net.dense(net.gelu(net.dense(x, 512)), 128)))
-    return (x,)
+    return (bert_encoder(net, words=30522, length=128, width=128, hidden=512, layers=2, heads=2),)
 
 
 def lstm_keywords(net: Net) -> tuple[str, ...]:
