@@ -74,7 +74,8 @@ def side(model: CompiledModel, dram: DramModel | None, loops: Mapping[str, str])
     programs = _programs(model, dram)
     measured = profile(model, [each.run for each in programs.values()], "model", dram) if programs else None
     found = flow(model, {number: each.instructions for number, each in programs.items()})
-    profiles = {} if measured is None else {_number(model, item): item for item in measured.layers}
+    numbers = {id(layer): number for number, layer in enumerate(model.layers)}
+    profiles = {} if measured is None else {numbers[id(item.layer)]: item for item in measured.layers}
     cycles = [] if measured is None else [each for _, each in measured.programs]
     details = _details(model, list(zip(programs.values(), cycles, strict=True)), loops)
     return {
@@ -105,10 +106,6 @@ def _programs(model: CompiledModel, dram: DramModel | None) -> dict[int, _Progra
         result[number] = _Program(run, instructions, loops, kept, origin)
         origin += run.result.cycles or 0
     return result
-
-
-def _number(model: CompiledModel, item: LayerProfile) -> int:
-    return next(number for number, layer in enumerate(model.layers) if layer is item.layer)
 
 
 def _facts(model: CompiledModel, measured: Profile | None) -> list[tuple[str, str]]:
