@@ -28,6 +28,10 @@ LATER_OPSET, LATER_IR_VERSION = 21, 10
 
 LATER = ("int4", "uint4", "int16", "uint16")
 
+NEWEST_OPSET, NEWEST_IR_VERSION = 26, 13
+NEWEST = ("nn.bitcast", "nn.cumulative_product")
+"""Operators that came with the newest opset that is written here."""
+
 SAME: dict[str, str] = {
     **{ours: onnxs for onnxs, ours in BINARY.items()}, **{f"nn.{ours}": onnxs for onnxs, ours in UNARY.items()},
     "barrier": "Identity", "nn.determinant": "Det", "nn.is_infinite": "IsInf", "nn.matmul": "MatMul",
@@ -61,9 +65,7 @@ def export_onnx(module: Module, path: str | Path | None = None) -> onnx.ModelPro
         )
     if both := {param.name for param in folded.main.params} & set(folded.main.output_names):
         raise ExportError(f"{min(both)!r} is an input and an output, but ONNX has one name for one value")
-    later = any(node.attr("block") or {node.dtype, node.args[0].dtype} & {*LATER}
-                for node in calls if node.op in ("quantise", "dequantise"))  # fmt: skip
-    model = _File(folded).model(later)
+    model = _File(folded).model(*_versions(calls))
     try:
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
@@ -71,6 +73,15 @@ def export_onnx(module: Module, path: str | Path | None = None) -> onnx.ModelPro
     if path is not None:
         write_atomically(Path(path), model.SerializeToString())
     return model
+
+
+def _versions(calls: Sequence[Call]) -> tuple[int, int]:
+    """The opset and the version of the format: the oldest that have all of the calls."""
+    if any(node.op in NEWEST for node in calls):
+        return NEWEST_OPSET, NEWEST_IR_VERSION
+    later = any(node.attr("block") or {node.dtype, node.args[0].dtype} & {*LATER}
+                for node in calls if node.op in ("quantise", "dequantise"))  # fmt: skip
+    return (LATER_OPSET, LATER_IR_VERSION) if later else (OPSET, IR_VERSION)
 
 
 def _name(node: Call) -> str:
@@ -103,7 +114,7 @@ class _File:
         self.names: dict[Expr, str] = {}
         self.taken = {param.name for param in self.main.params} | set(self.main.output_names)
 
-    def model(self, later: bool) -> onnx.ModelProto:
+    def model(self, opset: int, version: int) -> onnx.ModelProto:
         main = self.main
         biases = _biases(main)
         outputs: dict[Expr, str] = {}
@@ -129,8 +140,7 @@ class _File:
             outputs=[_value_info(name, value) for name, value in zip(main.output_names, main.results, strict=True)],
             initializer=[each for each in self.initializers if each.name in used],
         )  # fmt: skip
-        opsets = [helper.make_opsetid("", LATER_OPSET if later else OPSET)]
-        version = LATER_IR_VERSION if later else IR_VERSION
+        opsets = [helper.make_opsetid("", opset)]
         return helper.make_model(graph, producer_name="weft", opset_imports=opsets, ir_version=version)
 
     def _call(self, node: Call, product: Call | None, result: str) -> None:
@@ -344,6 +354,82 @@ def _dilate(file: _File, node: Call, operands: list[str], result: str) -> None:
     file.node("Identity", [name], result)
 
 
+def _deform_convolution(file: _File, node: Call, operands: list[str], result: str) -> None:
+    x, w, offset, mask = operands
+    attributes = {name: node.attr(name) for name in ("strides", "pads", "dilations")}
+    file.node("DeformConv", [x, w, offset, "", mask], result, node, group=node.attr("groups"),
+              offset_group=node.attr("offset_groups"), kernel_shape=node.args[1].shape[2:], **attributes)  # fmt: skip
+
+
+def _grid_sample(file: _File, node: Call, operands: list[str], result: str) -> None:
+    file.node("GridSample", operands, result, node, mode=node.attr("mode"), padding_mode=node.attr("padding"),
+              align_corners=int(node.attr("align_corners")))  # fmt: skip
+
+
+def _roi_align(file: _File, node: Call, operands: list[str], result: str) -> None:
+    height, width = node.attr("size")
+    transform = "half_pixel" if node.attr("half_pixel") else "output_half_pixel"
+    file.node("RoiAlign", operands, result, node, output_height=height, output_width=width, mode=node.attr("mode"),
+              spatial_scale=node.attr("spatial_scale"), sampling_ratio=node.attr("sampling_ratio"),
+              coordinate_transformation_mode=transform)  # fmt: skip
+
+
+def _max_pool_indices(file: _File, node: Call, operands: list[str], result: str) -> None:
+    windows = {name: node.attr(name) for name in ("strides", "pads", "dilations")}
+    made = helper.make_node("MaxPool", operands, [file.fresh(), result], kernel_shape=node.attr("kernel"),
+                            storage_order=int(node.attr("column_major")), **windows)  # fmt: skip
+    file.nodes.append(made)
+
+
+def _unpool(file: _File, node: Call, operands: list[str], result: str) -> None:
+    """Each element added at its index: MaxUnpool leaves open what happens where windows share their maximum."""
+    x, places, empty, image = (file.fresh() for _ in range(4))
+    for name, flat in zip(operands, (x, places), strict=True):
+        file.node("Reshape", [name, file.integers([-1])], flat)
+    zero = file.constant(np.zeros(1, numpy_dtype(node.dtype)))
+    file.node("Expand", [zero, file.integers([math.prod(node.shape)])], empty)
+    file.node("ScatterElements", [empty, places, x], image, axis=0, reduction="add")
+    file.node("Reshape", [image, file.integers(node.shape)], result, node, allowzero=1)
+
+
+def _non_max_suppression(file: _File, node: Call, operands: list[str], result: str) -> None:
+    """ONNX gives as many rows as there are boxes left: rows of -1 follow, up to the number that there can be."""
+    kept, padded = file.fresh(), file.fresh()
+    limits = [file.constant(np.array(node.attr("most"), np.int64)),
+              file.constant(np.array(node.attr("overlap"), np.float32))]  # fmt: skip
+    if node.attr("least") != -math.inf:
+        limits.append(file.constant(np.array(node.attr("least"), np.float32)))
+    file.node("NonMaxSuppression", [*operands, *limits], kept, node, center_point_box=int(node.attr("centred")))
+    file.node("Concat", [kept, file.constant(np.full(node.shape, -1, np.int64))], padded, axis=0)
+    file.node("Slice", [padded, *map(file.integers, ([0], [node.shape[0]], [0]))], result)
+
+
+def _find(file: _File, node: Call, operands: list[str], result: str) -> None:
+    """Each element beside all keys: the last that is equal, and behind the keys a place for what none is equal to."""
+    x, keys = operands
+    floats = node.args[0].dtype.startswith(("float", "bfloat"))
+    apart, equal, number, place, some, last = (file.fresh() for _ in range(6))
+    file.node("Unsqueeze", [x, file.integers([-1])], apart)
+    file.node("Equal", [apart, keys], equal)
+    if floats:
+        nan, key_nan, both, equal_value = file.fresh(), file.fresh(), file.fresh(), equal
+        equal = file.fresh()
+        file.node("IsNaN", [apart], nan)
+        file.node("IsNaN", [keys], key_nan)
+        file.node("And", [nan, key_nan], both)
+        file.node("Or", [equal_value, both], equal)
+    file.node("Cast", [equal], number, to=element_type("int32"))
+    file.node("ReduceMax", [number, file.integers([-1])], some, keepdims=0)
+    file.node("ArgMax", [number], place, axis=-1, keepdims=0, select_last_index=1)
+    file.node("Cast", [some], last, to=element_type("bool"))
+    none = file.constant(np.array(node.args[1].shape[0], np.int64))
+    file.node("Where", [last, place, none], result, node)
+
+
+def _bitcast(file: _File, node: Call, operands: list[str], result: str) -> None:
+    file.node("BitCast", operands, result, node, to=element_type(node.attr("to")))
+
+
 def _quantised(op: str) -> Writer:
     def write(file: _File, node: Call, operands: list[str], result: str) -> None:
         attributes = {"block_size": node.attr("block")} if node.attr("block") else {}
@@ -361,6 +447,10 @@ WRITERS: dict[str, Writer] = {
     "dequantise": _quantised("DequantizeLinear"), "dilate": _dilate,
     "expand": _shape("Expand"), "gather": _with("Gather", axis="axis"),
     "gather_elements": _with("GatherElements", axis="axis"), "gather_nd": _with("GatherND", batch_dims="batch_dims"),
+    "non_max_suppression": _non_max_suppression, "nn.bitcast": _bitcast,
+    "nn.cumulative_product": _cumulative("CumProd"), "nn.deform_conv2d": _deform_convolution, "nn.find": _find,
+    "nn.grid_sample": _grid_sample, "nn.max_pool_indices": _max_pool_indices, "nn.roi_align": _roi_align,
+    "nn.unpool": _unpool,
     "nn.arg_max": _extreme_place("ArgMax"), "nn.arg_min": _extreme_place("ArgMin"),
     "nn.average_pool": _pool("AveragePool"), "nn.batch_norm": _with("BatchNormalization", epsilon="epsilon"),
     "nn.cast": _cast, "nn.clip": _clip, "nn.conv2d": _convolution, "nn.conv3d": _convolution,

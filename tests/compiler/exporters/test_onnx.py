@@ -27,7 +27,7 @@ from weft.compiler.graph import (
     evaluate,
 )
 from weft.compiler.graph.dtypes import is_float, numpy_dtype
-from weft.compiler.graph.registry import AS_READ, operators
+from weft.compiler.graph.registry import AS_READ, call, operators
 from weft.compiler.graph.visit import topological_order
 from weft.compiler.operators import contract, nn
 from weft.compiler.operators.random_graphs import random_graph
@@ -38,15 +38,12 @@ from ...quantise.networks import NETWORKS, Weights, convolution, examples, image
 
 TYPES = ("float32", "float64", "int32", "uint8", "bool")
 
-WITHOUT_A_FORM = {
-    "nn.bitcast", "nn.cumulative_product", "nn.deform_conv2d", "nn.find", "nn.grid_sample", "nn.inverse",
-    "nn.max_pool_indices", "nn.roi_align", "nn.unpool", "non_max_suppression",
-}  # fmt: skip
+WITHOUT_A_FORM = {"nn.inverse"}
 
 OTHER_TYPES = {
-    ("nn.cumulative_sum", "uint8"), ("nn.less", "bool"), ("nn.less_equal", "bool"), ("nn.matmul", "uint8"),
-    ("nn.max_pool", "int32"), ("nn.power", "uint8"), ("nn.reduce_mean", "uint8"), ("nn.reduce_product", "uint8"),
-    ("nn.reduce_sum", "uint8"),
+    ("nn.cumulative_product", "uint8"), ("nn.cumulative_sum", "uint8"), ("nn.less", "bool"),
+    ("nn.less_equal", "bool"), ("nn.matmul", "uint8"), ("nn.max_pool", "int32"), ("nn.max_pool_indices", "int32"),
+    ("nn.power", "uint8"), ("nn.reduce_mean", "uint8"), ("nn.reduce_product", "uint8"), ("nn.reduce_sum", "uint8"),
 }  # fmt: skip
 
 SCALES = {"quantise", "dequantise"}
@@ -219,3 +216,37 @@ def test_all_that_has_no_form_is_listed() -> None:
     small = Var("x", TensorType((3, 3), "int4"))
     with pytest.raises(ExportError, match=r"ONNX has these operators for other element types alone"):
         export_onnx(one_output(contract.concat(small, small, axis=0)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_the_last_of_equal_keys_is_found_and_not_a_number_too(dtype: str) -> None:
+    keys = [3, 1, 3, np.nan, 0] if dtype == "float32" else [3, 1, 3, 7, 0]
+    x = Var("x", TensorType((2, 4), dtype))
+    module = one_output(nn.find(x, Constant(np.array(keys, dtype))))
+    given = [[3, 1, -0.0, np.nan], [2, 7, 3, 5]] if dtype == "float32" else [[3, 1, 0, 7], [2, 7, 3, 5]]
+    inputs = {"x": np.array(given, dtype)}
+    (found,) = in_onnxruntime(export_onnx(module), inputs)
+    np.testing.assert_array_equal(found, evaluate(module, inputs)["result"])
+
+
+@pytest.mark.parametrize(("centred", "least"), [(False, -np.inf), (True, 0.3), (False, 2.0)])
+def test_boxes_that_are_dropped_leave_rows_of_minus_one(centred: bool, least: float) -> None:
+    boxes, scores = Var("boxes", TensorType((2, 6, 4), "float32")), Var("scores", TensorType((2, 3, 6), "float32"))
+    module = one_output(call("non_max_suppression", boxes, scores, most=5, overlap=0.1, least=least, centred=centred))
+    generator = np.random.default_rng(0)
+    inputs = {name: generator.random(each.type.shape).astype(np.float32) for name, each in
+              (("boxes", boxes), ("scores", scores))}  # fmt: skip
+    (found,) = in_onnxruntime(export_onnx(module), inputs)
+    expected = evaluate(module, inputs)["result"]
+    assert (expected == -1).any()
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_windows_that_share_their_maximum_add_to_one_place() -> None:
+    x = Var("x", TensorType((1, 2, 3, 3), "float32"))
+    windows = {"kernel": (3, 3), "pads": (1, 1, 1, 1)}
+    places = call("nn.max_pool_indices", x, **windows)
+    module = one_output(call("nn.unpool", x, places, shape=(1, 2, 3, 3), **windows))
+    inputs = {"x": np.random.default_rng(1).permutation(18).reshape(1, 2, 3, 3).astype(np.float32)}
+    (found,) = in_onnxruntime(export_onnx(module), inputs)
+    np.testing.assert_array_equal(found, evaluate(module, inputs)["result"])
