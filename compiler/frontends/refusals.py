@@ -11,16 +11,26 @@ from .errors import ModelError
 WEIGHTS = {
     ".pt": "weights or a module of PyTorch", ".pth": "weights or a module of PyTorch",
     ".bin": "weights of PyTorch", ".ckpt": "a checkpoint of a training", ".safetensors": "weights without a graph",
-    ".pb": "a graph of TensorFlow",
+    ".pb": "a graph of TensorFlow", ".ort": "a model in onnxruntime's own format", ".gguf": "weights of llama.cpp",
+    ".engine": "an engine of TensorRT", ".plan": "an engine of TensorRT", ".xml": "a graph of OpenVINO",
+    ".mlmodel": "a model of Core ML", ".xmodel": "a program of Vitis AI", ".pte": "a program of ExecuTorch",
 }  # fmt: skip
 """Files of others that people try, by their ending: what they are."""
 
+_SOURCE = "give the ONNX, LiteRT or PyTorch model that it was made of"
+
 EXPORTS = {
-    "PyTorch": "torch.onnx.export(model, (example,), 'model.onnx')",
-    "TensorFlow": "python -m tf2onnx.convert --graphdef model.pb --output model.onnx",
+    "PyTorch": "export it: torch.onnx.export(model, (example,), 'model.onnx')",
+    "TensorFlow": "export it: python -m tf2onnx.convert --graphdef model.pb --output model.onnx",
+    "onnxruntime": "give the ONNX file that it was made of; a session saves one with optimized_model_filepath='x.onnx'",
+    "TensorRT": _SOURCE,
+    "OpenVINO": _SOURCE,
+    "Core ML": _SOURCE,
+    "Vitis AI": _SOURCE,
+    "ExecuTorch": _SOURCE,
     "": "load them into the model that they belong to, then torch.onnx.export(model, (example,), 'model.onnx')",
 }
-"""How each becomes a file that can be read."""
+"""How something that can be read is made of each."""
 
 
 ONNX_START = b"\x08"
@@ -50,7 +60,7 @@ def refuse_other_files(path: Path) -> None:
     except OSError:  # told by the reader of ONNX
         return
     line = next(line for name, line in EXPORTS.items() if name in what)
-    raise ModelError(f"{str(path)!r} is {what}, not a graph that can be compiled", hint=f"export it: {line}")
+    raise ModelError(f"{str(path)!r} is {what}, not a graph that can be compiled", hint=line)
 
 
 def refuse_floats(module: Module) -> None:

@@ -4,7 +4,7 @@ which ONNX defines them."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -102,6 +102,26 @@ def _activation(formula: Callable[[Node, Formula, Expr], Expr]) -> Converter:
 
 for _name, _formula in _FORMULAS.items():
     CONVERTERS[_name] = _activation(_formula)
+
+
+def fused_activation(node: Node, x: Expr, params: Sequence[float]) -> Expr:
+    """The function that attribute ``activation`` of a product names, with its parameters; ``x`` where there is none."""
+    name = node.string("activation", "")
+    wanted = {"": 0, "Relu": 0, "Sigmoid": 0, "Tanh": 0, "LeakyRelu": 1, "Clip": 2, "HardSigmoid": 2}.get(name)
+    if wanted is None:
+        raise node.error(f"activation {name!r} is not known")
+    if len(params) < wanted:
+        raise node.error(f"activation {name} has {len(params)} parameters, but needs {wanted}")
+    f = Formula(node, x)
+    if name == "LeakyRelu":
+        return leaky_relu(f, x, params[0])
+    if name == "HardSigmoid":
+        return hard_sigmoid(f, x, params[0], params[1])
+    if name == "Clip":
+        return node.call("nn.clip", x, low=params[0], high=params[1])
+    if name == "Relu":
+        return node.call("nn.clip", x, low=0.0)
+    return f(name.lower(), x) if name else x
 
 
 CONVERTERS["QLinearLeakyRelu"] = qlinear_unary(

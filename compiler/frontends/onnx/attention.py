@@ -13,6 +13,8 @@ from ...graph import Constant, Expr
 from ...graph.dtypes import limits
 from ..forms import crop_or_pad, matrix_product
 from .node import Converted, Node, converter
+from .product import product_as_floats
+from .quantised import raw_integers
 
 HIDDEN = -1e4
 """What is added to scores that a mask leaves out, unless the node says another number."""
@@ -298,23 +300,40 @@ def _masked(
 @converter("com.microsoft.Attention")
 def _attention(node: Node) -> Converted:
     _refuse(node, {"do_rotary": 0, "past_present_share_buffer": 0}, {6: "lengths of a cache that is a buffer"})
-    heads, x, weights = node.integer("num_heads", 0), node.input(0), node.input(1)
-    product = matrix_product(node, x, weights)
+    product = matrix_product(node, node.input(0), node.input(1))
     if node.has(2):
         product = node.call("nn.add", product, node.input(2))
-    third = weights.shape[1] // 3
+    return _self_attention(node, product, past=node.optional(4), mask=node.optional(3), bias=node.optional(5))
+
+
+@converter("QAttention")
+def _attention_of_integers(node: Node) -> Converted:
+    """Attention whose first product is one of 8-bit integers; all that follows is in floats."""
+    _refuse(node, {"do_rotary": 0, "past_present_share_buffer": 0}, {})
+    a, b = raw_integers(node, 0, 6), raw_integers(node, 1, 7, axis=1)
+    scale = node.call("nn.multiply", node.input(3), node.input(4))
+    product = product_as_floats(node, a, b, scale, 2)
+    return _self_attention(node, product, past=node.optional(8), mask=node.optional(5), bias=None)
+
+
+def _self_attention(
+    node: Node, product: Expr, *, past: Expr | None, mask: Expr | None, bias: Expr | None
+) -> Converted:  # fmt: skip
+    """``product`` (B, S, columns) holds queries, keys and values one behind the other; ``past`` the keys and values
+    before them, (2, B, heads, P, depth)."""
+    heads, columns = node.integer("num_heads", 0), product.shape[-1]
+    third = columns // 3
     sizes = node.integers("qkv_hidden_sizes") or (third, third, third)
-    if len(sizes) != 3 or sum(sizes) != weights.shape[1]:
-        raise node.error(f"weights are {weights.type}, but hold {sizes} columns of queries, keys and values")
+    if len(sizes) != 3 or sum(sizes) != columns:
+        raise node.error(f"weights of {columns} columns do not hold {sizes} columns of queries, keys and values")
     query, key, value = (_heads(node, node.slice(product, 2, sum(sizes[:place]), size), heads)
                          for place, size in enumerate(sizes))  # fmt: skip
-    if node.has(4):
-        past = node.input(4)
+    if past is not None:
         key, value = (
             _concat(node, (node.reshape(node.slice(past, 0, place, 1), past.shape[1:]), each), 2)
             for place, each in ((0, key), (1, value))
         )  # fmt: skip
-    result, key, value = _masked(node, query, key, value, node.optional(3), node.optional(5))
+    result, key, value = _masked(node, query, key, value, mask, bias)
     if not node.wants(1):
         return result
     stacked = tuple(node.reshape(each, (1, *each.shape)) for each in (key, value))

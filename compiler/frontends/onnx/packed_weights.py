@@ -1,4 +1,5 @@
-"""Products with packed weights of a few bits, as onnxruntime's tools write them: ``com.microsoft.MatMulNBits``."""
+"""Packed weights of a few bits, as onnxruntime's tools write them: in products (``com.microsoft.MatMulNBits``) and in
+tables of embeddings (``com.microsoft.GatherBlockQuantized``)."""
 
 from __future__ import annotations
 
@@ -48,6 +49,46 @@ def _matmul_nbits(node: Node) -> Converted:
     if node.has(5):
         result = node.call("nn.add", result, node.input(5))
     return node.reshape(result, (*x.shape[:-1], outputs))
+
+
+@converter("GatherBlockQuantized")
+def _gather_block_quantized(node: Node) -> Converted:
+    """Rows of a table of small integers, with a scale for each block along one axis.
+
+    What is taken stays in integers, behind a dequantise of its own blocks, so that the table is nowhere in floats.
+    uint8 holds packed numbers of ``bits``, from a byte's lowest bits on.
+    """
+    table, indices = node.input(0), node.input(1)
+    rank = len(table.shape)
+    block, bits = node.integer("block_size", 128), node.integer("bits", 4)
+    along, taken = node.axis(rank, 1, "quantize_axis"), node.axis(rank, 0, "gather_axis")
+    codes = node.constant(0, "the table")
+    zeros = node.constant(3, "the zero points") if node.has(3) else None
+    middle = 0
+    if table.dtype == "uint8":
+        if bits not in WIDTHS:
+            raise node.error(f"weights of {bits} bits are not read", f"those of {', '.join(map(str, WIDTHS))} bits are")
+        middle = 1 << bits - 1
+        codes = _unpacked(codes, bits, codes.shape[-1] * 8 // bits)
+    scales = node.constant(2, "the scales")
+    wanted = tuple(math.ceil(size / block) if axis == along else size for axis, size in enumerate(codes.shape))
+    if block < 1 or scales.shape != wanted:
+        raise node.error(f"scales are {list(scales.shape)}, but blocks of {block} along axis {along} have {wanted}")
+    if zeros is None:
+        zeros = np.full(wanted, middle).astype(codes.dtype)
+    elif table.dtype == "uint8":
+        zeros = _unpacked(zeros, bits, wanted[-1])
+    parts = [Constant(each, span=node.span) for each in (codes, scales, zeros)]
+    if taken == along:
+        return node.call("gather", node.call("dequantise", *parts, axis=along, block=block), indices, axis=taken)
+    rows = [node.call("gather", each, indices, axis=taken) for each in parts]
+    moved = along + (len(indices.shape) - 1 if along > taken else 0)
+    return node.call("dequantise", *rows, axis=moved, block=block)
+
+
+def _unpacked(packed: Array, bits: int, count: int) -> Array:
+    """The first ``count`` numbers of each last axis of bytes."""
+    return _numbers(packed.reshape(-1, packed.shape[-1]), bits, count).reshape(*packed.shape[:-1], count)
 
 
 def _size(node: Node, name: str) -> int:

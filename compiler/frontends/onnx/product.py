@@ -8,6 +8,7 @@ import string
 from ...graph import Call, Expr
 from ...graph.dtypes import FLOATS
 from ..forms import add_bias, integer_bias, matrix_product, transposed
+from .activation import fused_activation
 from .node import Converted, Node, converter
 from .quantised import dequantised, dynamically, product_of_integers, quantised, raw, raw_integers, whole
 
@@ -28,7 +29,7 @@ def _product_of_integers(node: Node, a: Call, b: Call) -> Expr:
     return product_of_integers(node, a, b, a.shape[-1], axes, lambda x, w: matrix_product(node, x, w))
 
 
-def _as_floats(node: Node, a: Call, b: Call, scale: Expr, bias: int) -> Expr:
+def product_as_floats(node: Node, a: Call, b: Call, scale: Expr, bias: int) -> Expr:
     """The product of integers times a scale, one or one a column, and operand ``bias``."""
     product = node.cast(_product_of_integers(node, a, b), "float32")
     result = node.call("nn.multiply", product, scale)
@@ -38,14 +39,14 @@ def _as_floats(node: Node, a: Call, b: Call, scale: Expr, bias: int) -> Expr:
 @converter("MatMulIntegerToFloat")
 def _matmul_integer_to_float(node: Node) -> Converted:
     a, b = raw_integers(node, 0, 4, axis=len(node.input(0).shape) - 2), raw_integers(node, 1, 5, axis=1)
-    return _as_floats(node, a, b, node.call("nn.multiply", node.input(2), node.input(3)), 6)
+    return product_as_floats(node, a, b, node.call("nn.multiply", node.input(2), node.input(3)), 6)
 
 
 @converter("DynamicQuantizeMatMul")
 def _dynamic_quantize_matmul(node: Node) -> Converted:
     q, scale, zero = dynamically(node, node.input(0))
     a, b = raw(node, q, zero, 1), raw_integers(node, 1, 3, axis=1)
-    return _as_floats(node, a, b, node.call("nn.multiply", scale, node.input(2)), 4)
+    return product_as_floats(node, a, b, node.call("nn.multiply", scale, node.input(2)), 4)
 
 
 @converter("QLinearMatMul")
@@ -69,6 +70,16 @@ def _gemm_product(node: Node, a: Expr, b: Expr) -> Expr:
 
 @converter("Gemm")
 def _gemm(node: Node) -> Converted:
+    return _gemm_sum(node)
+
+
+@converter("FusedGemm")
+def _fused_gemm(node: Node) -> Converted:
+    params = [node.number(f"activation_{name}", 0.0) for name in ("alpha", "beta")]
+    return fused_activation(node, _gemm_sum(node), params)
+
+
+def _gemm_sum(node: Node) -> Expr:
     result = _gemm_product(node, node.input(0), node.input(1))
     if not node.has(2):
         return result
@@ -106,6 +117,25 @@ def _einsum(node: Node) -> Converted:
         for term, count in zip(inputs, extra, strict=True)
     ]
     return node.call("nn.einsum", *operands, equation=f"{','.join(full)}->{result.replace('...', ''.join(dots))}")
+
+
+@converter("Inverse")
+def _inverse(node: Node) -> Converted:
+    return node.in_float32(node.input(0), lambda x: node.call("nn.inverse", x))
+
+
+@converter("CDist")
+def _distances(node: Node) -> Converted:
+    """Of each row of (M, K) to each of (N, K): the sum of squared differences, or its root."""
+    metric = node.string("metric", "sqeuclidean")
+    if metric not in ("sqeuclidean", "euclidean"):
+        raise node.error(f"the metric {metric!r} is not read", "sqeuclidean and euclidean are")
+    a, b = node.input(0), node.input(1)
+    if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[1]:
+        raise node.error(f"operands must be (M, K) and (N, K), not {a.type} and {b.type}")
+    apart = node.call("nn.subtract", node.reshape(a, (a.shape[0], 1, a.shape[1])), node.reshape(b, (1, *b.shape)))
+    total = node.call("nn.reduce_sum", node.call("nn.multiply", apart, apart), axes=(2,), keepdims=False)
+    return node.call("nn.sqrt", total) if metric == "euclidean" else total
 
 
 @converter("Det")

@@ -14,6 +14,8 @@ _NEAREST = 3
 _WAYS_OUT = {
     "com.microsoft": "onnxruntime writes it when it optimises or its tools fuse: save the model before that "
                      "(ORT_DISABLE_ALL keeps ONNX's own operators)",
+    "com.microsoft.nchwc": "onnxruntime laid this model out for one processor: save it with ORT_ENABLE_EXTENDED "
+                           "or less",
     "com.amd.quark": "let Quark write QuantizeLinear and DequantizeLinear (QDQ format with 8-bit types)",
     "com.vai.quantize": "let Vitis AI's quantiser write QuantizeLinear and DequantizeLinear (QuantFormat.QDQ)",
 }  # fmt: skip

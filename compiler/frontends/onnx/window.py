@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...graph import Call, Constant, Expr
 from ..forms import add_bias, crop_or_pad, integer_bias
+from .activation import fused_activation
 from .node import CONVERTERS, Converted, Node, converter
 from .quantised import dequantised, product_of_integers, quantised, raw_integers, whole
 
@@ -109,6 +111,24 @@ def _conv(node: Node) -> Converted:
     return _convolution(node, node.input(0), node.input(1), node.optional(2))
 
 
+@converter("FusedConv")
+def _fused_convolution(node: Node) -> Converted:
+    """A convolution, plus another tensor, through an activation."""
+    return _activated(node, _convolution(node, node.input(0), node.input(1), node.optional(2)))
+
+
+@converter("NhwcFusedConv")
+def _fused_convolution_of_channels_last(node: Node) -> Converted:
+    x = _channels_first(node, node.input(0))
+    result = _convolution(node, x, node.input(1), node.optional(2))
+    return _activated(node, _channels_last(node, result))
+
+
+def _activated(node: Node, x: Expr) -> Expr:
+    summed = node.call("nn.add", x, node.input(3)) if node.has(3) else x
+    return fused_activation(node, summed, node.attrs.get("activation_params", []))
+
+
 @converter("DeformConv")
 def _deform_conv(node: Node) -> Converted:
     x, w, offset = node.input(0), node.input(1), node.input(2)
@@ -126,20 +146,35 @@ def _deform_conv(node: Node) -> Converted:
     return add_bias(node, result, node.input(3)) if node.has(3) else result
 
 
-def _channels_first(node: Node) -> None:
-    if node.integer("channels_last", 0):
-        raise node.error("the channels-last form is not supported", hint="export the model with (N, C, H, W) tensors")
+def _channels_first(node: Node, x: Expr) -> Expr:
+    """(N, ..., C) as (N, C, ...)."""
+    rank = len(x.shape)
+    return node.transpose(x, (0, rank - 1, *range(1, rank - 1)))
+
+
+def _channels_last(node: Node, x: Expr) -> Expr:
+    """(N, C, ...) as (N, ..., C)."""
+    rank = len(x.shape)
+    return node.transpose(x, (0, *range(2, rank), 1))
+
+
+def _in_own_layout(node: Node, x: Expr, compute: Callable[[Expr], Expr]) -> Expr:
+    """``compute(x)`` for channels in front, where the node's attribute says that they come last, as onnxruntime's
+    optimiser lays them; weights stay as they are."""
+    if not node.integer("channels_last", 0):
+        return compute(x)
+    return _channels_last(node, compute(_channels_first(node, x)))
 
 
 @converter("QLinearConv")
 def _qlinear_conv(node: Node) -> Converted:
-    _channels_first(node)
     x, w = dequantised(node, 0, 1, 2), dequantised(node, 3, 4, 5, axis=0)
     bias: Expr | None = None
     if node.has(8):
         scale = np.float32(node.constant(1, "the scale").reshape(())) * node.constant(4, "the scale").reshape(-1)
         bias = integer_bias(node, node.input(8), scale)
-    return quantised(node, _convolution(node, x, w, bias), 6, 7)
+    result = _in_own_layout(node, x, lambda first: _convolution(node, first, w, bias))
+    return quantised(node, result, 6, 7)
 
 
 @converter("ConvInteger")
@@ -233,9 +268,18 @@ def _without_scale(node: Node, x: Expr) -> Call:
     return node.call("dequantise", x, Constant(np.ones((), np.float32)), Constant(np.zeros((), x.dtype)))
 
 
+@converter("NhwcMaxPool")
+def _max_pool_of_channels_last(node: Node) -> Converted:
+    found = _maximum(node, _channels_first(node, node.input(0)))
+    return _channels_last(node, found) if isinstance(found, Expr) else found
+
+
 @converter("MaxPool")
 def _max_pool(node: Node) -> Converted:
-    x = node.input(0)
+    return _maximum(node, node.input(0))
+
+
+def _maximum(node: Node, x: Expr) -> Converted:
     attrs = _pool_attrs(node, x)
     if x.dtype in ("int8", "uint8") and not node.wants(1):  # the form in which legalise finds it
         wide = _without_scale(node, x)
@@ -271,18 +315,18 @@ CONVERTERS["GlobalAveragePool"] = lambda node: _global_average(node, node.input(
 
 @converter("QLinearAveragePool")
 def _qlinear_average_pool(node: Node) -> Converted:
-    _channels_first(node)
-    x = dequantised(node, 0, 1, 2)
-    attrs = _pool_attrs(node, x)
-    # onnxruntime's operator, unlike its AveragePool, counts what ceil_mode adds as well.
-    counted = {**attrs, "count_include_pad": bool(node.integer("count_include_pad", 0))}
-    return quantised(node, _pool(node, "nn.average_pool", x, counted), 3, 4)
+    def average(x: Expr) -> Expr:
+        # onnxruntime's operator, unlike its AveragePool, counts what ceil_mode adds as well.
+        counted = {**_pool_attrs(node, x), "count_include_pad": bool(node.integer("count_include_pad", 0))}
+        return _pool(node, "nn.average_pool", x, counted)
+
+    return quantised(node, _in_own_layout(node, dequantised(node, 0, 1, 2), average), 3, 4)
 
 
 @converter("QLinearGlobalAveragePool")
 def _qlinear_global_average_pool(node: Node) -> Converted:
-    _channels_first(node)
-    return quantised(node, _global_average(node, dequantised(node, 0, 1, 2)), 3, 4)
+    average = _in_own_layout(node, dequantised(node, 0, 1, 2), lambda x: _global_average(node, x))
+    return quantised(node, average, 3, 4)
 
 
 @converter("GlobalMaxPool")

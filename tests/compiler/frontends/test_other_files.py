@@ -18,6 +18,8 @@ DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
     [
         ("m.pt", "weights or a module of PyTorch", "torch.onnx.export"),
         ("m.PTH", "weights or a module of PyTorch", "torch.onnx.export"),
+        ("m.ort", "a model in onnxruntime's own format", "give the ONNX file that it was made of"),
+        ("m.engine", "an engine of TensorRT", "give the ONNX, LiteRT or PyTorch model"),
         ("m.safetensors", "weights without a graph", "load them into the model"),
         ("m.h5", "a model of TensorFlow or Keras", "model.export"),
         ("m.pb", "a graph of TensorFlow", "tf2onnx.convert --graphdef"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import onnx
@@ -15,6 +16,8 @@ from weft.compiler.graph import evaluate
 from weft.hw.config import PYNQ_W4
 
 from ...onnx_models import run_onnxruntime
+from .one_node import check
+from .one_node import model as one_node
 
 Array = npt.NDArray[Any]
 
@@ -150,3 +153,35 @@ def test_a_model_of_4_bit_weights_becomes_one_for_the_core(name: str) -> None:
     np.testing.assert_array_equal(on_core, on_cpu)
     (wanted,) = run_onnxruntime(made, examples[0])
     assert np.square(on_core - wanted).sum() < 0.03 * np.square(wanted).sum()
+
+
+# Tables of embeddings
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize(("bits", "block"), [(4, 32), (8, 16), (2, 64), (4, 128)])
+def test_rows_of_a_packed_table(bits: int, block: int, zeros: bool) -> None:
+    random = np.random.default_rng(bits)
+    blocks = -(-96 // block)
+    table = packed(random.integers(0, 1 << bits, (10, 96)), bits)
+    scales = random.normal(0, 0.1, (10, blocks)).astype(np.float32)
+    operands: list[Array | None] = [table, random.integers(0, 10, (2, 3)), scales]
+    if zeros:
+        operands.append(packed(random.integers(0, 1 << bits, (10, blocks)), bits))
+    check("GatherBlockQuantized", operands, known=(0, 2, 3), bits=bits, block_size=block)
+
+
+@pytest.mark.parametrize(("taken", "along", "axes"), [(0, 1, (12, 32)), (1, 0, (32, 12)), (0, 0, (32, 12))])
+def test_rows_of_a_table_of_int4(taken: int, along: int, axes: tuple[int, int]) -> None:
+    random = np.random.default_rng(3)
+    table = random.integers(-8, 8, axes).astype(ml_dtypes.int4)
+    scales = random.normal(0, 0.1, tuple(2 if axis == along else size for axis, size in enumerate(axes)))
+    operands: list[Array | None] = [table, random.integers(0, 12, (2, 3)), scales.astype(np.float32)]
+    check("GatherBlockQuantized", operands, known=(0, 2), block_size=16, gather_axis=taken, quantize_axis=along)
+
+
+def test_a_table_whose_scales_do_not_fit_is_named() -> None:
+    made, _ = one_node("GatherBlockQuantized", [np.zeros((4, 8), np.uint8), np.zeros(2, np.int64),
+                                                np.ones((4, 3), np.float32)], known=(0, 2), block_size=16)  # fmt: skip
+    with pytest.raises(ModelError, match=r"scales are \[4, 3\], but blocks of 16 along axis 1 have \(4, 1\)"):
+        from_onnx(made, require_quantised=False)

@@ -341,6 +341,7 @@ def test_unsupported_operators() -> None:
     [
         ("", "Convo", r"; hint: nearest that are read: Conv;"),
         ("", "Sigmoyd", r"; hint: nearest that are read: .*\bSigmoid\b"),
+        ("com.microsoft.nchwc", "ReorderInput", r"for one processor: save it with ORT_ENABLE_EXTENDED"),
         ("com.microsoft", "NhwcConv", r"operator 'com.microsoft.NhwcConv' .*onnxruntime writes it when it optimises"),
         ("some.domain", "Relu", r"operator 'some.domain.Relu' .*hint: 'Relu' of ONNX's own domain is read; "),
     ],
