@@ -67,8 +67,10 @@ def compile_kept(
     progress: Callable[[str], None] = lambda _: None,
     dump: Dump | None = None,
     cache: bool = True,
+    begin: Callable[[], None] = lambda: None,
 ) -> CompiledModel | OpenModel:
-    """As `compiler.compile.compile_model`; what was compiled before is loaded, unless ``cache`` is false."""
+    """As `compiler.compile.compile_model`; what was compiled before is loaded, unless ``cache`` is false. ``begin`` is
+    called before the work, where there is any."""
     subject = None
     own = isinstance(target, str) and target in OWN and passes is None
     own = own and not plugins(FRONT_ENDS) and not plugins(OPERATORS)  # whose code may change under one version
@@ -77,6 +79,7 @@ def compile_kept(
         subject = _subject(model, target, options, shapes, wish)
         if subject is not None and (found := _found(subject)) is not None:
             return found
+    begin()
     from .compiler.compile import compile_model
     from .compiler.targets.target import Job
     from .sim.timing import program_cycles

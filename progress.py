@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich import progress as rich_progress
 from rich.console import Console
+from rich.text import Text
 
 LINES_APART = 1.0
 """Least seconds between two plain lines."""
@@ -27,6 +28,9 @@ class Updates(Protocol):
 
     def update(self, text: str) -> None:
         """The work goes on to what ``text`` says; any thread may call."""
+
+    def count(self, text: str, done: int, total: int) -> None:
+        """As :meth:`update`, of work with so many parts, of which so many are done: on a terminal, a bar."""
 
 
 @contextmanager
@@ -45,7 +49,9 @@ def _terminal(text: str, console: Console) -> Iterator[Updates]:
     columns = (
         rich_progress.SpinnerColumn(),
         rich_progress.TextColumn("{task.description}", markup=False),
+        _BarOfCounted(bar_width=30),
         rich_progress.TimeElapsedColumn(),
+        _TimeLeft(),
     )
     with rich_progress.Progress(*columns, console=console, transient=True) as bar:
         yield _Bar(bar, bar.add_task(text, total=None))
@@ -57,7 +63,32 @@ class _Bar:
         self._task = task
 
     def update(self, text: str) -> None:
+        task = self._bar.tasks[0]
+        task.total, task.completed = None, 0
         self._bar.update(self._task, description=text)
+
+    def count(self, text: str, done: int, total: int) -> None:
+        if self._bar.tasks[0].total != total or done < self._bar.tasks[0].completed:
+            self._bar.reset(self._task, total=total)
+        self._bar.update(self._task, description=_counted(text, done, total), completed=done)
+
+
+class _BarOfCounted(rich_progress.BarColumn):
+    """A bar for work whose parts are counted; nothing for other work."""
+
+    def render(self, task: rich_progress.Task) -> Any:
+        return Text() if task.total is None else super().render(task)
+
+
+class _TimeLeft(rich_progress.TimeRemainingColumn):
+    """The time that counted work will still take."""
+
+    def render(self, task: rich_progress.Task) -> Text:
+        return Text() if task.total is None or task.finished else Text("left ") + super().render(task)
+
+
+def _counted(text: str, done: int, total: int) -> str:
+    return f"{text}: {done:,} of {total:,} ({done / total if total else 1:.0%})"
 
 
 @contextmanager
@@ -91,6 +122,9 @@ class _Lines:
 
     def update(self, text: str) -> None:
         self._text = text
+
+    def count(self, text: str, done: int, total: int) -> None:
+        self._text = _counted(text, done, total)
 
     def tick(self) -> None:
         text = self._text

@@ -11,7 +11,7 @@ from ..compare import compare, compared_names, model_inputs
 from ..compiler.frontends import read
 from ..progress import progress
 from ..runtime.index_inputs import module_indices
-from ..runtime.inputs import read_inputs
+from ..runtime.inputs import check_inputs, read_inputs
 from .app import app
 from .output import (
     CalibrateOption,
@@ -49,6 +49,7 @@ def compare_command(
         whole = given_model(model, shape, calibrate_with, status.update)
         module = read(whole).module(parse_shapes(shape), require_quantised=False) if isinstance(whole, Path) else whole
         values = read_inputs(model_inputs(module), inputs, seed, module_indices(module))
+        check_inputs(values, model_inputs(module), batches=False)
         status.update(f"running on {first} and {second}")
         found = compare(module, first, second, values, config=config, threads=threads, tolerance=tolerance)
     wrong = found.first_difference

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,17 +15,16 @@ from ..api import compile as compile_model
 from ..api import load
 from ..compiler.exporters import export_onnx
 from ..compiler.frontends import read
-from ..compiler.graph import Module, TensorType, Var
-from ..compiler.model import CompiledModel, OpenModel
+from ..compiler.graph import Module
+from ..compiler.model import CompiledModel, OpenModel, TensorSpec
 from ..compiler.targets.errors import CompileError
-from ..progress import progress
+from ..progress import Updates, progress
 from ..quantise.errors import QuantiseError
-from ..quantise.examples import read_examples
+from ..quantise.examples import batches_in, read_examples
 from ..quantise.four_bits import FourBits, best_group, four_bits, in_eight_bits
 from ..quantise.insert import quantised
 from ..quantise.plan import Plan
 from ..runtime.array_files import arrays_in
-from ..runtime.errors import InputError
 from ..runtime.module import LoadedModule
 from .added_passes import PassOption
 from .app import app
@@ -36,6 +35,19 @@ from .compile import (
     RangesOption,
     RoundingOption,
 )
+from .evaluation import (
+    Batches,
+    check_batch,
+    check_labels,
+    checked_output,
+    classes_in,
+    classes_of,
+    examples_of,
+    fitting,
+    read_labels,
+    shape_texts,
+    sizes_from,
+)  # fmt: skip
 from .output import (
     CacheOption,
     CalibrateOption,
@@ -50,10 +62,10 @@ from .output import (
     table,
 )
 from .run import compiled_source
+from .source import is_artifact
 from .target_options import Chosen, with_target_options
 
 Array = npt.NDArray[Any]
-Batches = Sequence[Mapping[str, Array]]
 
 LabelsOption = Annotated[
     Path | None, typer.Option("--labels", help="Right classes of the examples: whole numbers in a .npy or .npz file.")
@@ -105,8 +117,8 @@ def quantise(
             status.update("finding weights of 4 bits")
             few = few_bits(places, group)
         made = quantised(places, spans, few.found)
-        before = results_of(_on_this_machine(floats), batches, "in floats", status.update)
-        after = results_of(_on_this_machine(made), batches, "in 8 bits", status.update)
+        before = results_of(_on_this_machine(floats), batches, "in floats", status)
+        after = results_of(_on_this_machine(made), batches, "in 8 bits", status)
         figures = [compared(name, before[name], after[name], right) for name in before]
         export_onnx(made, path)
     if as_json:
@@ -176,6 +188,10 @@ def evaluate(
     labels: LabelsOption = None,
     device: Annotated[str | None, typer.Option("--device", "-d", help="What runs the core. Default: fsim.")] = None,
     target: Annotated[str | None, typer.Option("--target", help="What to compile a model for. Default: accel.")] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option("--batch", min=1, help="Examples at once, where the model leaves it open. Default: 1."),
+    ] = None,
     result: Annotated[str | None, typer.Option("--result", help="The output that has the classes' scores.")] = None,
     shape: ShapeOption = None,
     calibrate_with: CalibrateOption = None,
@@ -188,40 +204,51 @@ def evaluate(
     """Run a model on all examples of a file, on any device, and print how many it reads right."""
     with progress("reading", err) as status:
         right = None if labels is None else read_labels(labels)
-        arrays_in(data)  # a file that is none is told before the model is compiled
-        compiled = compiled_source(
-            source, target, shape, added, [], chosen, status, cache=cache, calibrate=calibrate_with
-        )
+        arrays = arrays_in(data)
+        if is_artifact(source):
+            compiled = compiled_source(source, target, shape, added, [], chosen, status, calibrate=calibrate_with)
+            assert isinstance(compiled, CompiledModel)  # artifacts have fixed sizes
+            check_batch(compiled.inputs, batch)
+        else:  # all that is given is looked at before the model is compiled
+            opened = read(source)
+            checked_output(opened.output_names, result)
+            sizes = sizes_from(opened, parse_shapes(shape), data, arrays, batch)
+            given = opened.inputs(parse_shapes(shape) | sizes)
+            batches = batches_in(data, arrays, [TensorSpec(each.name, each.at({}), each.dtype) for each in given])
+            if right is not None:
+                check_labels(right, batches)
+            compiled = compiled_source(source, target, [*(shape or ()), *shape_texts(sizes)], added, [], chosen, status,
+                                       cache=cache, calibrate=calibrate_with)  # fmt: skip
         if isinstance(compiled, OpenModel):
             raise CompileError("a model with open sizes cannot be evaluated", hint="fix its sizes by --shape")
-        batches = read_examples(data, _signature(compiled))
+        batches = batches_in(data, arrays, compiled.inputs)
+        if right is not None:
+            check_labels(right, batches)
+        status.update("loading")
         module = load(compiled, device, progress=status.update)
         assert isinstance(module, LoadedModule)
-        found = results_of(module, batches, "running", status.update)
-    name = result or next(iter(found))
-    if name not in found:
-        raise InputError(f"the model has no output {name!r}", hint=f"its outputs: {', '.join(found)}")
-    classes = _classes(found[name])
+        found = classes_of(module, batches, result, right, status)
     record: dict[str, Any] = {
         "model": compiled.name,
         "target": compiled.target,
-        "examples": len(batches),
-        "output": name,
+        "examples": examples_of(batches),
+        "output": found.output,
+        "cycles": module.cycles,
     }
-    record["cycles"] = module.cycles
     if right is not None:
-        record["right"] = int((classes == _fitting(right, classes)).sum())
-        record["accuracy"] = record["right"] / classes.size
+        record["right"] = int((found.classes == right).sum())
+        record["accuracy"] = record["right"] / found.classes.size
     if as_json:
-        print_json(record | {"classes": classes.tolist()})
+        print_json(record | {"classes": found.classes.tolist()})
         return
+    count = found.classes.size
     if right is None:
-        values, counts = np.unique(classes, return_counts=True)
+        values, counts = np.unique(found.classes, return_counts=True)
         listed = ", ".join(f"{value}: {count}" for value, count in zip(values, counts, strict=True))
-        out.print(f"{classes.size:,} results; classes of {name!r}: {listed}", highlight=False, markup=False)
+        out.print(f"{count:,} results; classes of {found.output!r}: {listed}", highlight=False, markup=False)
     else:
-        share = f"{record['right']:,} of {classes.size:,} right, {record['accuracy']:.2%}"
-        out.print(f"{share} (output {name!r})", highlight=False, markup=False)
+        share = f"{record['right']:,} of {count:,} right, {record['accuracy']:.2%}"
+        out.print(f"{share} (output {found.output!r})", highlight=False, markup=False)
     if record["cycles"] is not None:
         out.print(f"{record['cycles']:,} cycles a run", highlight=False)
 
@@ -232,51 +259,16 @@ def _on_this_machine(module: Module) -> LoadedModule:
     return loaded
 
 
-def _signature(model: CompiledModel) -> Module:
-    """A module with the inputs of a compiled model, for who reads examples."""
-    from ..compiler.graph import Attrs, Function
-
-    params = tuple(Var(each.name, TensorType(each.shape, each.dtype)) for each in model.inputs)
-    return Module(Function(params, params[0], Attrs({"name": model.name, "outputs": ("none",)})), "source")
-
-
 def results_of(
-    module: LoadedModule, batches: Batches, what: str, report: Callable[[str], None]
+    module: LoadedModule, batches: Batches, what: str, status: Updates
 ) -> dict[str, Array]:  # fmt: skip
     """All results, by output: batches one behind the other along the first axis."""
     found: dict[str, list[Array]] = {}
     for number, batch in enumerate(batches, start=1):
-        report(f"{what}: {number:,} of {len(batches):,} ({number / len(batches):.0%})")
+        status.count(what, number, len(batches))
         for name, value in module.run(batch).items():
             found.setdefault(name, []).append(value)
     return {name: np.concatenate([np.atleast_1d(value) for value in values]) for name, values in found.items()}
-
-
-def read_labels(path: Path) -> npt.NDArray[np.int64]:
-    """Whole numbers, one for each example. InputError for a file of anything else."""
-    given = arrays_in(path)
-    if isinstance(given, dict):
-        if len(given) != 1:
-            raise InputError(f"{path} has {len(given)} arrays, but labels are one", hint="np.save writes one array")
-        given = next(iter(given.values()))
-    if given.dtype.kind not in "iu":
-        raise InputError(f"{path}: labels are whole numbers, not {given.dtype}")
-    return given.reshape(-1).astype(np.int64)
-
-
-def _classes(scores: Array) -> npt.NDArray[np.int64]:
-    """The class of each example: the place of its largest score."""
-    if scores.ndim < 2 or not scores.size:
-        raise InputError(f"an output of shape {list(scores.shape)} has no scores of classes in its last axis",
-                         hint="--result names another output")  # fmt: skip
-    places: npt.NDArray[np.int64] = scores.argmax(-1).reshape(-1).astype(np.int64)
-    return places
-
-
-def _fitting(labels: npt.NDArray[np.int64], classes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    if labels.size != classes.size:
-        raise InputError(f"there are {labels.size:,} labels, but {classes.size:,} results")
-    return labels
 
 
 def compared(name: str, floats: Array, integers: Array, right: npt.NDArray[np.int64] | None) -> dict[str, Any]:
@@ -290,10 +282,10 @@ def compared(name: str, floats: Array, integers: Array, right: npt.NDArray[np.in
     figures: dict[str, Any] = {"output": name, "noise_db": noise, "agreement": None, "accuracy_floats": None,
                                "accuracy": None}  # fmt: skip
     if floats.ndim >= 2 and floats.shape[-1] > 1:
-        ours, theirs = _classes(integers), _classes(floats)
+        ours, theirs = classes_in(integers), classes_in(floats)
         figures["agreement"] = float((ours == theirs).mean())
         if right is not None:
-            labels = _fitting(right, ours)
+            labels = fitting(right, ours.size)
             figures |= {"accuracy_floats": float((theirs == labels).mean()), "accuracy": float((ours == labels).mean())}
     return figures
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +21,7 @@ from ..runtime.array_files import arrays_in, write_arrays
 from ..runtime.device import SIMULATORS, Device, device_forms, memory_of, open_device
 from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
-from ..runtime.inputs import Array, in_batches, joined, read_inputs
+from ..runtime.inputs import Array, check_file, check_inputs, in_batches, joined, read_inputs
 from ..runtime.module import LoadedModule
 from ..runtime.report import engine_records, engine_table, layer_records, layer_table, placement_table
 from ..runtime.report_host import fusion_table, host_table
@@ -54,17 +56,31 @@ DEFAULT_TARGET = "accel"
 
 def compiled_source(
     source: Path, target: str | None, shape: list[str] | None, added: list[str] | None, own: list[PassRecord],
-    chosen: Chosen, status: Updates, *, cache: bool = True, calibrate: Path | None = None,
+    chosen: Chosen, status: Updates, *, cache: bool = True, calibrate: Path | None = None, inputs: Path | None = None,
 ) -> CompiledModel | OpenModel:  # fmt: skip
-    """The artifact in a file, or the model in it, compiled. ``own`` receives the records of the ``added`` passes."""
+    """The artifact in a file, or the model in it, compiled. ``own`` receives the records of the ``added`` passes. A
+    file of ``inputs`` is looked at before the work; with an artifact it is left to the caller."""
     if is_artifact(source):
         return opened_artifact(source, chosen, target=target, shape=shape, calibrate=calibrate, **{"pass": added})
     name = target or DEFAULT_TARGET
     passes = pass_options(added, own)
     options = options_of(name, chosen)
+    begin = partial(_check_file, inputs, source, parse_shapes(shape))
+    if calibrate is not None:
+        begin()
     whole = given_model(source, shape, calibrate, status.update)
     shapes = parse_shapes(shape) if calibrate is None else None
-    return compile_kept(whole, name, options, shapes=shapes, passes=passes, progress=status.update, cache=cache)
+    return compile_kept(whole, name, options, shapes=shapes, passes=passes, progress=status.update, cache=cache,
+                        begin=begin)  # fmt: skip
+
+
+def _check_file(inputs: Path | None, model: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a file of inputs that do not fit the model as it is declared."""
+    if inputs is None:
+        return
+    from ..compiler.frontends import read
+
+    check_file(inputs, read(model).inputs(shapes))
 
 
 @app.command()
@@ -124,7 +140,7 @@ def run(
         arrays_in(inputs)  # a file that is none is told before the model is compiled
     with progress("reading", err) as status:
         compiled = compiled_source(
-            source, target, shape, added, own, chosen, status, cache=cache, calibrate=calibrate_with
+            source, target, shape, added, own, chosen, status, cache=cache, calibrate=calibrate_with, inputs=inputs
         )
         if system is not None:
             if record is not None or trace is not None or request is not None:
@@ -134,7 +150,11 @@ def run(
         if inputs is None and isinstance(compiled, OpenModel):
             compiled = compiled.at(least_sizes(compiled))
         indices = index_inputs(compiled) if isinstance(compiled, CompiledModel) else {}
-        *before, values = in_batches(read_inputs(input_specs(compiled), inputs, seed, indices), input_specs(compiled))
+        specs = input_specs(compiled)
+        given = read_inputs(specs, inputs, seed, indices)
+        if isinstance(compiled, CompiledModel):
+            check_inputs(given, specs)  # before a device is made ready
+        *before, values = in_batches(given, specs) if isinstance(compiled, CompiledModel) else [given]
         status.update("loading")
         simulator = _simulator(compiled, device, latency, bandwidth, request, status)
         recorder = None if record is None else _recorder(compiled, simulator or device, status)

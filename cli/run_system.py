@@ -14,7 +14,7 @@ from ..progress import Updates
 from ..runtime.array_files import write_arrays
 from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
-from ..runtime.inputs import read_inputs
+from ..runtime.inputs import check_inputs, read_inputs
 from ..runtime.system_module import SystemModule
 from .output import out, print_json, table
 
@@ -31,6 +31,8 @@ def run_on_system(
     """
     if isinstance(compiled, OpenModel):
         raise DeviceError(f"the sizes of {compiled.name!r} are open", hint="fix them: --shape NAME=1x3x224x224")
+    if inputs is not None:
+        check_inputs(read_inputs(compiled.inputs, inputs, seed), compiled.inputs, batches=False)
     status.update("loading")
     module = load(compiled, device, system=system, progress=status.update)
     cores = range(len(module.config.cores))

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
-from ..compiler.graph import Array, Module, TensorType
+from ..compiler.graph import Array, Module
 from ..compiler.graph.dtypes import numpy_dtype
-from ..runtime.array_files import arrays_in
+from ..runtime.array_files import arrays_in, typed
 from ..runtime.inputs import named_inputs
 from .errors import QuantiseError
+
+
+class Input(Protocol):
+    """What an input is: its name, its shape, and the type of its elements."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> str: ...
 
 
 def read_examples(path: Path, module: Module) -> list[dict[str, Array]]:
@@ -20,27 +34,41 @@ def read_examples(path: Path, module: Module) -> list[dict[str, Array]]:
     An array has the input's shape, but for the first axis, which is a multiple of the input's: one batch behind the
     other. Raises `QuantiseError`, or InputError for a file of another kind.
     """
-    inputs = {param.name: param.type for param in module.main.params}
-    given = named_inputs(arrays_in(path), list(inputs))
-    batches = {name: _batches(path, name, given[name], kind) for name, kind in inputs.items()}
+    return batches_in(path, arrays_in(path), module.main.params)
+
+
+def batches_in(path: Path, arrays: Array | Mapping[str, Array], inputs: Sequence[Input]) -> list[dict[str, Array]]:
+    """As `read_examples`, of arrays that were read from ``path``."""
+    given = named_inputs(arrays, [each.name for each in inputs])
+    batches = {each.name: _batches(path, given[each.name], each) for each in inputs}
     counts = {name: len(each) for name, each in batches.items()}
     if len(set(counts.values())) > 1:
         raise QuantiseError(f"{path}: the inputs have different numbers of examples: {_listed(counts)}")
     return [dict(zip(batches, batch, strict=True)) for batch in zip(*batches.values(), strict=True)]
 
 
-def _batches(path: Path, name: str, value: Array, kind: TensorType) -> list[Array]:
-    if not kind.shape:
+def _batches(path: Path, given: Array, wanted: Input) -> list[Array]:
+    name, dtype = wanted.name, numpy_dtype(wanted.dtype)
+    kind = f"{wanted.dtype}{list(wanted.shape)}"
+    if not wanted.shape:
         raise QuantiseError(f"{path}: input {name!r} is one number: examples of it cannot stand in one array")
-    rows = kind.shape[0]
-    if value.shape[1:] != kind.shape[1:] or not value.size or len(value) % rows:
+    value, rows = typed(given, wanted.dtype), wanted.shape[0]
+    if value.shape[1:] != wanted.shape[1:] or not value.size:
         raise QuantiseError(f"{path}: {name!r} is {list(value.shape)}, but examples for the input {kind} are "
-                            f"{[f'k x {rows}', *kind.shape[1:]]}".replace("'", ""))  # fmt: skip
-    if value.dtype != numpy_dtype(kind.dtype):
-        if not np.can_cast(value.dtype, numpy_dtype(kind.dtype), "same_kind"):
+                            f"{[f'k x {rows}', *wanted.shape[1:]]}".replace("'", ""))  # fmt: skip
+    if len(value) % rows:
+        fewer = len(value) // rows * rows
+        raise QuantiseError(f"{path}: the {len(value):,} examples of {name!r} are no multiple of the batch, {rows}: "
+                            f"the input is {kind}", hint=_whole_batches(fewer, fewer + rows))  # fmt: skip
+    if value.dtype != dtype:
+        if not np.can_cast(value.dtype, dtype, "same_kind"):
             raise QuantiseError(f"{path}: {name!r} is of {value.dtype}, but the input is {kind}")
-        value = value.astype(numpy_dtype(kind.dtype))
+        value = value.astype(dtype)
     return [value[start : start + rows] for start in range(0, len(value), rows)]
+
+
+def _whole_batches(fewer: int, more: int) -> str:
+    return f"give {fewer:,} or {more:,}" if fewer else f"give {more:,}"
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.graph.dtypes import STRING, is_float, limits, numpy_dtype
+from ..compiler.graph.dtypes import STRING, dtype_name, is_float, limits, numpy_dtype
 from ..compiler.graph.strings import StringsError, canonical
 from ..compiler.model import TensorSpec
 from .array_files import arrays_in, typed
 from .errors import InputError
 
 if TYPE_CHECKING:
+    from ..compiler.graph.symbolic import SymbolicInput
     from .index_inputs import IndexSizes
 
 Array = npt.NDArray[Any]
@@ -76,6 +77,46 @@ def _shared(name: str, value: Any) -> Any:
         except (AttributeError, RuntimeError, TypeError, ValueError):
             raise InputError(f"input {name!r} is no array that NumPy can hold: {error}",
                              hint="detach it, or convert it to a type of the model's") from error  # fmt: skip
+
+
+def check_kind(
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], wanted: tuple[int, ...], wanted_dtype: np.dtype[Any]
+) -> None:
+    """:class:`InputError` for an array of another shape or type than an input."""
+    if shape == wanted and dtype == wanted_dtype:
+        return
+    resized = dtype == wanted_dtype and len(shape) == len(wanted)
+    hint = f"sizes are fixed at compilation: --shape {name}={'x'.join(map(str, shape))}"
+    raise InputError(
+        f"input {name!r} must be {dtype_name(wanted_dtype)}{list(wanted)}, not {dtype_name(dtype)}{list(shape)}",
+        hint=hint if resized else "",
+    )
+
+
+def check_inputs(values: Mapping[str, Array], tensors: Sequence[TensorSpec], *, batches: bool = True) -> None:
+    """:class:`InputError` for arrays that a run would refuse. With ``batches`` they may be several batches, as
+    `in_batches` cuts them."""
+    named = named_inputs(values, [each.name for each in tensors])
+    first = in_batches(named, tensors)[0] if batches else named
+    for each in tensors:
+        check_kind(each.name, first[each.name].shape, first[each.name].dtype, each.shape, numpy_dtype(each.dtype))
+
+
+def check_file(path: Path, declared: Sequence[SymbolicInput]) -> None:
+    """As `check_inputs`, of a .npy or .npz file and of what a model declares before it is compiled. Sizes that it
+    leaves open are those of the arrays."""
+    from ..compiler.graph.ir import GraphError
+    from ..compiler.graph.symbolic import bind_sizes
+
+    values = read_inputs([TensorSpec(each.name, (), each.dtype) for each in declared], path, 0)
+    sizes: dict[str, int] = {}
+    if any(isinstance(size, str) for each in declared for size in each.shape):
+        values = named_inputs(values, [each.name for each in declared])
+        try:
+            sizes = bind_sizes(declared, {name: value.shape for name, value in values.items()})
+        except GraphError as error:
+            raise InputError(error.message, hint=error.hint) from None
+    check_inputs(values, [TensorSpec(each.name, each.at(sizes), each.dtype) for each in declared])
 
 
 def read_inputs(

@@ -13,7 +13,7 @@ from ..compiler.graph.dtypes import dtype_name, numpy_dtype
 from ..compiler.model import CompiledModel, CoreStep, HostProgram, HostStep, TensorSlot
 from .errors import DeviceError, InputError
 from .host_steps import Executor
-from .inputs import named_inputs
+from .inputs import check_kind, named_inputs
 from .run_lock import RunLock
 
 if TYPE_CHECKING:  # a model that runs on this machine's processor needs no core and no GPU
@@ -320,15 +320,7 @@ class LoadedModule:
         return values
 
     def _check_kind(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        wanted_shape, wanted_dtype = self._input_kinds[name]
-        if shape != wanted_shape or dtype != wanted_dtype:
-            resized = dtype == wanted_dtype and len(shape) == len(wanted_shape)
-            hint = f"sizes are fixed at compilation: --shape {name}={'x'.join(map(str, shape))}"
-            raise InputError(
-                f"input {name!r} must be {dtype_name(wanted_dtype)}{list(wanted_shape)}, "
-                f"not {dtype_name(dtype)}{list(shape)}",
-                hint=hint if resized else "",
-            )
+        check_kind(name, shape, dtype, *self._input_kinds[name])
 
     def _checked_outputs(self, outputs: Mapping[str, Array] | None) -> dict[str, Array]:
         if outputs is not None and not isinstance(outputs, Mapping):

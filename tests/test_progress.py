@@ -76,6 +76,25 @@ def test_a_terminal_shows_text_and_time_and_is_left_clean() -> None:
     assert text.endswith("\x1b[2K")  # the line is erased
 
 
+def test_counted_work_has_a_bar_on_a_terminal_and_figures_in_a_pipe() -> None:
+    shown_on = {}
+    for kind in (True, False):
+        file = io.StringIO()
+        with progress("reading", Console(file=file, force_terminal=kind, width=100), apart=APART) as shown:
+            time.sleep(2 * APART)
+            assert "\u2501" not in file.getvalue()  # no bar where nothing is counted
+            shown.count("running", 1, 4)
+            time.sleep(2 * APART)
+            counted = file.getvalue()
+            shown.update("writing")
+            time.sleep(2 * APART)
+        shown_on[kind] = counted, file.getvalue()[len(counted) :]
+    counted, behind = shown_on[True]
+    assert re.search(r"running: 1 of 4 \(25%\).*\u2501{5}.*0:00:00.*left", counted)
+    assert "\u2501" not in behind.rsplit("writing", 1)[1]
+    assert "running: 1 of 4 (25%)\n" in shown_on[False][0]
+
+
 def test_an_error_of_the_work_passes_and_ends_the_lines() -> None:
     file = io.StringIO()
 

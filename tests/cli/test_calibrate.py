@@ -96,7 +96,7 @@ def wide(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x": wide((3, 1, 4, 4))}, "x is [3, 1, 4, 4], but examples for the input float32[2, 1, 4, 4] are [k x 2,"),
+        ({"x": wide((3, 1, 4, 4))}, "the 3 examples of 'x' are no multiple of the batch, 2"),
         ({"x": wide((2, 1, 4))}, "x is [2, 1, 4], but examples"), ({"x": wide((0, 1, 4, 4))}, "x is [0, 1, 4, 4]"),
         ({"y": wide((2, 1, 4, 4))}, "the model has no input 'y'; hint: its inputs: x"),
         ({"x": wide((2, 1, 4, 4), "complex64")}, "'x' is of complex64"),

@@ -128,7 +128,7 @@ def test_evaluate_counts_what_is_right(words: list[str], folder: Path, capsys: p
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["x.npz", "--labels", "short.npy"], "there are 3 labels, but 40 results"),
+        (["x.npz", "--labels", "short.npy"], "there are 3 labels, but 40 examples; hint: labels are one"),
         (["x.npz", "--labels", "floats.npy"], "labels are whole numbers, not float64"),
         (["x.npz", "--labels", "two.npz"], "two.npz has 2 arrays, but labels are one"),
         (["x.npz", "--result", "z"], "the model has no output 'z'; hint: its outputs: y"),
@@ -143,3 +143,91 @@ def test_files_that_do_not_fit(
     np.savez("two.npz", a=np.zeros(40, np.int64), b=np.zeros(40, np.int64))
     assert run(app, ["evaluate", "net.onnx", *words, "--target", "cpu"], err) == 1
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+OPEN = """
+<ir_version: 8, opset_import: ["" : 17]>
+open_net (float[N, 4] a, float[N, T, 4] b) => (float[N, 3] scores, int64[N, 1] class)
+<float[4, 3] w = {0.5, -1.0, 2.0, 0.25, 1.0, -0.5, -2.0, 0.75, 0.1, 1.5, -0.3, 0.6}, int64[1] one = {1}>
+{ sum = ReduceSum<keepdims = 0>(b, one) both = Add(a, sum) scores = MatMul(both, w) class = ArgMax<axis = 1>(scores) }
+"""
+
+
+@pytest.fixture
+def two_inputs(folder: Path) -> np.ndarray:
+    """``open.onnx`` and 12 examples of both inputs, ``two.npz``, with labels ``twelve.npy``; the classes it reads."""
+    onnx.save(parser.parse_model(OPEN), "open.onnx")
+    random = np.random.default_rng(1)
+    a, b = random.normal(size=(12, 4)), random.normal(size=(12, 5, 4))
+    np.savez("two.npz", a=a.astype(np.float32), b=b)  # float64, as NumPy makes it: rounded
+    classes: np.ndarray = ((a + b.sum(1)) @ WEIGHTS).argmax(1)
+    np.save("twelve.npy", np.where(np.arange(12) < 9, classes, classes + 1))
+    return classes
+
+
+@pytest.mark.parametrize("words", [[], ["--batch", "4"], ["--batch", "12"], ["--batch", "3", "--result", "class"]])
+def test_open_batches_are_cut_as_asked(
+    words: list[str], two_inputs: np.ndarray, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    found = printed(capsys, "evaluate", "open.onnx", "two.npz", "--labels", "twelve.npy", "--target", "cpu", *words)
+    assert found["classes"] == two_inputs.tolist()
+    assert (found["examples"], found["right"], found["accuracy"]) == (12, 9, 0.75)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["open.onnx", "two.npz", "--batch", "5"], "the 12 examples of 'a' are no multiple of the batch, 5: the input "
+         "is float32[5, 4]; hint: give 10 or 15"),
+        (["open.onnx", "two.npz", "--batch", "24"], "no multiple of the batch, 24: the input is float32[24, 4]; hint: "
+         "give 24"),
+        (["open.onnx", "two.npz", "--result", "z"], "the model has no output 'z'; hint: its outputs: scores, class"),
+        (["open.onnx", "x.npz"], "the model has no input 'x'; hint: its inputs: a, b"),
+        (["open.onnx", "uneven.npz"], "the inputs have different numbers of examples: a: 12, b: 11"),
+        (["open.onnx", "flat.npz"], "flat.npz: input 'b' has 2 dimensions"),
+        (["open.onnx", "two.npz", "--labels", "labels.npy"], "there are 40 labels, but 12 examples"),
+        (["net.onnx", "x.npz", "--batch", "8"], "--batch 8: the batch of input 'x' is fixed, float32[1, 4]; hint: "),
+        (["net.onnx", "x.npz", "--labels", "none.npy"], "there are 0 labels, but 40 examples"),
+        (["net.onnx", "long.npz"], "x is [40, 5], but examples for the input float32[1, 4] are [k x 1, 4]"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_told_before_the_work(
+    words: list[str], message: str, two_inputs: np.ndarray, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    def compiled(*_: object, **__: object) -> None:
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr("weft.cli.evaluate.compiled_source", compiled)
+    two = np.load("two.npz")
+    np.savez("uneven.npz", a=two["a"], b=two["b"][:11])
+    np.savez("flat.npz", a=two["a"], b=two["b"][:, 0])
+    np.savez("long.npz", x=np.zeros((40, 5), np.float32))
+    np.save("none.npy", np.zeros(0, np.int64))
+    assert run(app, ["evaluate", *words], err) == 1
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_batch_of_an_artifact_stays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(app, ["compile", "net.onnx", "--target", "cpu", "-o", "net.weft"], err) == 0
+    capsys.readouterr()
+    assert printed(capsys, "evaluate", "net.weft", "x.npz", "--batch", "1")["examples"] == 40
+    assert run(app, ["evaluate", "net.weft", "x.npz", "--batch", "2"], err) == 1
+    assert "--batch 2: input 'x' is compiled as float32[1, 4]" in " ".join(capsys.readouterr().err.split())
+
+
+def test_labels_of_every_place_of_a_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a model of words has: several classes for each example. Too many labels are told after the first batch."""
+    onnx.save(parser.parse_model(OPEN.replace("float[N, 3] scores, int64[N, 1] class", "float[N, T, 3] each")
+              .replace("sum = ReduceSum<keepdims = 0>(b, one) both = Add(a, sum) scores = MatMul(both, w) "
+                       "class = ArgMax<axis = 1>(scores)", "u = Unsqueeze(a, one) s = Add(b, u) each = MatMul(s, w)")),
+              "words.onnx")  # fmt: skip
+    random = np.random.default_rng(2)
+    a, b = (random.normal(size=shape).astype(np.float32) for shape in ((6, 4), (6, 5, 4)))
+    np.savez("words.npz", a=a, b=b)
+    np.save("words.npy", ((a[:, None] + b) @ WEIGHTS).argmax(-1))
+    np.save("many.npy", np.zeros(60, np.int64))
+    words = ["evaluate", "words.onnx", "words.npz", "--target", "cpu", "--batch", "2", "--labels"]
+    assert printed(capsys, *words, "words.npy")["right"] == 30
+    assert run(app, [*words, "many.npy"], err) == 1
+    assert "there are 60 labels, but 30 results" in " ".join(capsys.readouterr().err.split())

@@ -20,6 +20,14 @@ MISTAKES = {
     "compile text.onnx --calibrate none.npz": "none.npz",
     "run digits.onnx -i notes.txt": "make one with np.save or np.savez",
     "run digits.onnx -i none.npz": "none.npz",
+    "run digits.onnx -i wide.npy": "input 'image' must be float32[1, 1, 8, 8], not float32[1, 1, 8, 9]",
+    "run digits.onnx -i zeros.npz": "the model has no input 'zeros'; hint: its inputs: image",
+    "run digits.onnx -i doubles.npy": "input 'image' must be float32[1, 1, 8, 8], not float64[1, 1, 8, 8]",
+    "run digits.onnx --calibrate zeros.npy -i wide.npy": "input 'image' must be float32[1, 1, 8, 8], not",
+    "compare cpu fsim digits.onnx -i wide.npy": "input 'image' must be float32[1, 1, 8, 8], not",
+    "evaluate digits.onnx wide.npy": "wide.npy: image is [1, 1, 8, 9], but examples for the input",
+    "evaluate digits.onnx three.npy --labels two.npy": "there are 2 labels, but 3 examples",
+    "evaluate digits.onnx zeros.npy --result scores": "the model has no output 'scores'; hint: its outputs: ",
     "run cut.weft": "compile the model again",
     "evaluate digits.onnx notes.txt": "make one with np.save or np.savez",
     "evaluate digits.onnx zeros.npy --labels zeros.npy": "labels are whole numbers",
@@ -58,6 +66,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "broken.json").write_text("{")
     (folder / "bad.toml").write_text('base = "tiny"\n[core]\nblok_in = [4]\n')
     (folder / "afolder").mkdir()
+    np.save(folder / "two.npy", np.zeros(2, np.int64))
+    np.save(folder / "wide.npy", np.zeros((1, 1, 8, 9), np.float32))
+    np.save(folder / "doubles.npy", np.zeros((1, 1, 8, 8)))
+    np.save(folder / "three.npy", np.zeros((3, 1, 8, 8), np.float32))
+    np.savez(folder / "zeros.npz", zeros=np.zeros((1, 1, 8, 8), np.float32))
     np.save(folder / "zeros.npy", np.zeros((1, 1, 8, 8), np.float32))
     return folder
 
