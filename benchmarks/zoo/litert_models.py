@@ -11,6 +11,7 @@ from typing import Any
 
 import flatbuffers
 import numpy as np
+from flatbuffers import flexbuffers
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -71,7 +72,8 @@ class ModelWriter:
     def op(
         self, name: str, inputs: Sequence[int], outputs: Sequence[int], options: Any = None, version: int = 1
     ) -> None:
-        """An operator; ``options`` as `options` makes them. A name that the schema lacks is a custom one."""
+        """An operator; ``options`` as `options` makes them. A name that the schema lacks is a custom one, whose
+        options are a dict."""
         custom = "" if hasattr(schema.BuiltinOperator, name) else name
         code = getattr(schema.BuiltinOperator, "CUSTOM" if custom else name)
         key = (code, version, custom)
@@ -80,7 +82,10 @@ class ModelWriter:
         operator = schema.OperatorT()
         operator.opcodeIndex = self._codes.index(key)
         operator.inputs, operator.outputs = list(inputs), list(outputs)
-        if options is not None:
+        if custom and options is not None:
+            content = flexbuffers.Dumps(options)
+            operator.customOptions = np.frombuffer(bytes(content), np.uint8)
+        elif options is not None:
             kind = type(options).__name__.removesuffix("T")
             operator.builtinOptionsType = getattr(schema.BuiltinOptions, kind)
             operator.builtinOptions = options

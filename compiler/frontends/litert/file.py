@@ -13,6 +13,7 @@ from ...graph import Array
 from ...graph.dtypes import numpy_dtype
 from ..errors import ModelError
 from .flatbuffer import Buffer, Table
+from .flexbuffer import numbers_of_map
 from .schema import CUSTOM, ELEMENTS, IDENTIFIER, NARROW, OPERATORS, OPTIONS, STORED
 
 MOST_ELEMENTS = 1 << 40
@@ -172,6 +173,12 @@ def _graph(buffer: Buffer, table: Table, buffers: list[memoryview | None], codes
 
 
 def _options(buffer: Buffer, table: Table, name: str, number: int) -> dict[str, Any]:
+    if name.startswith(CUSTOM):
+        content = table.bytes(5)
+        try:
+            return dict(numbers_of_map(content)) if content is not None and len(content) else {}
+        except ValueError:  # an operator's own form, which its rule would have to read
+            return {}
     if name not in OPTIONS:
         return {}
     kind, fields = OPTIONS[name]

@@ -10,12 +10,12 @@ from ...graph import Constant, Expr, GraphError, Span, Var
 from ...graph.dtypes import FLOATS
 from ..errors import ModelError
 from ..onnx import reader as onnx_reader
-from . import move, pointwise, product, reduce, window
+from . import detection, move, pointwise, product, reduce, window
 from .file import GraphInfo, OperatorInfo, TensorInfo, supported
 from .schema import CUSTOM
 from .site import QUANTISED, REFUSED, RULES, Held, Site
 
-RULE_MODULES = (move, pointwise, product, reduce, window)
+RULE_MODULES = (detection, move, pointwise, product, reduce, window)
 """The modules that fill `RULES`."""
 
 CONVERTER_MODULES = onnx_reader.CONVERTER_MODULES
