@@ -16,6 +16,8 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+from .shown import with_article
+
 
 class NoContentError(TypeError):
     """A value that no key can be made of. Its text says where it stands in what was given, and what it is."""
@@ -71,7 +73,7 @@ def _pieces(value: Any, at: str) -> Iterator[bytes]:
 def _record(value: Any, at: str) -> Iterator[bytes]:
     kind = type(value)
     if not kind.__dataclass_params__.frozen:
-        raise NoContentError(f"{at} is a {_name(kind)}, which is not frozen: what it holds may change")
+        raise NoContentError(f"{at} is {with_article(_name(kind))}, which is not frozen: what it holds may change")
     own = [each.name for each in fields(value)]
     yield from _counted(b"record %d" % len(own), _name(kind).encode())
     for name in own:
@@ -88,7 +90,7 @@ def _array(value: Any, at: str) -> Iterator[bytes]:
     """A NumPy array or scalar. NumPy is not imported for this: who has none of it, has no such value."""
     numpy = sys.modules.get("numpy")
     if numpy is None or not isinstance(value, (numpy.ndarray, numpy.generic)) or value.dtype.hasobject:
-        raise NoContentError(f"{at} is a {_name(type(value))}, which has no content to make a key of")
+        raise NoContentError(f"{at} is {with_article(_name(type(value)))}, which has no content to make a key of")
     array = numpy.ascontiguousarray(value)
     yield from _counted(b"array", f"{type(value).__name__} {array.dtype.str} {array.dtype.name} {value.shape}".encode())
     yield from _counted(b"bytes", array.reshape(-1).view(numpy.uint8))

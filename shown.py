@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 LONGEST = 2000
 """Characters of a message that are shown."""
 
@@ -13,6 +15,12 @@ def escaped(text: str, keep: str = "") -> str:
     return "".join(
         each if each.isprintable() or each in keep else each.encode("unicode_escape").decode() for each in text
     )
+
+
+def with_article(noun: str) -> str:
+    """``noun`` behind the article that it takes: an Assert, a Print, a uint8."""
+    vowel = noun[:1].lower() in tuple("aeio") or re.match(r"u(?!int|ni|s|t)", noun, re.IGNORECASE) is not None
+    return f"{'an' if vowel else 'a'} {noun}"
 
 
 def one_line(text: str) -> str:

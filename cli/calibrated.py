@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..compiler.frontends import read
+from ..compiler.frontends import Source, read
 from ..compiler.graph import Module
 from ..quantise.equalise import equalised
 from ..quantise.examples import read_examples
@@ -26,16 +26,16 @@ class Improvements(NamedTuple):
 
 
 def quantised_module(
-    model: Path, shapes: Mapping[str, Sequence[int]], examples: Path, ranges: Method, improvements: Improvements,
-    report: Callable[[str], None],
+    model: Path | Source, shapes: Mapping[str, Sequence[int]], examples: Path, ranges: Method,
+    improvements: Improvements, report: Callable[[str], None],
 ) -> Module:  # fmt: skip
     """A float model in 8 bits, by examples in a file."""
     return quantised(*calibrated_plan(model, shapes, examples, ranges, improvements, report))
 
 
 def calibrated_plan(
-    model: Path, shapes: Mapping[str, Sequence[int]], examples: Path, ranges: Method, improvements: Improvements,
-    report: Callable[[str], None],
+    model: Path | Source, shapes: Mapping[str, Sequence[int]], examples: Path, ranges: Method,
+    improvements: Improvements, report: Callable[[str], None],
 ) -> tuple[Plan, dict[str, Range]]:  # fmt: skip
     """What of a float model becomes 8 bits, and its ranges, by examples in a file."""
     arrays_in(examples)  # a file that is none is told before all else

@@ -31,6 +31,7 @@ from .output import (
     parse_shapes,
     print_json,
     table,
+    wide_console,
 )
 from .target_options import Chosen, options_of, with_target_options
 
@@ -184,17 +185,18 @@ def passes_command(target: TargetOption = "accel", as_json: JsonOption = False, 
     if as_json:
         records = [
             {"models": kind, "pass": each.name, "needs": list(each.needs), "stage": each.stage,
-             "tolerance": each.tolerance} for kind, passes in lists.items() for each in passes
+             "tolerance": each.tolerance, "about": each.summary} for kind, passes in lists.items() for each in passes
         ]  # fmt: skip
         installed = {name: point.value for name, point in points.items()}
         print_json({"target": target, "passes": records, "installed": installed})
         return
     for kind, passes in lists.items():
         rows = [
-            [each.name, ", ".join(each.needs), each.stage, f"{each.tolerance:g}" if each.tolerance else ""]
-            for each in passes
-        ]
-        out.print(table(f"{target}: {kind} models", ["pass", "needs", "then at stage", "may differ by"], rows))
+            [each.name, each.summary, ", ".join(each.needs), each.stage,
+             f"{each.tolerance:g}" if each.tolerance else ""] for each in passes
+        ]  # fmt: skip
+        columns = ["pass", "what it does", "needs", "then at stage", "may differ by"]
+        wide_console().print(table(f"{target}: {kind} models", columns, rows, named=1))
     for name, point in sorted(points.items()):
         out.print(f"{name}: {point.value}", highlight=False, markup=False)
     if not points:

@@ -14,7 +14,7 @@ from ..compiler.frontends import read
 from ..compiler.model import CoreStep
 from ..progress import Updates, progress
 from ..runtime.device import device_forms
-from ..runtime.errors import InputError
+from ..runtime.errors import InputError, SessionError
 from ..runtime.module import LoadedModule
 from ..runtime.sampling import Generated, Sampling, generate
 from ..runtime.session import Session
@@ -166,11 +166,21 @@ class _How(NamedTuple):
     cache: bool
 
 
+def _session_shapes(source: Path, how: _How) -> dict[str, tuple[int, ...]]:
+    """Sizes that a model leaves open; SessionError in the words of the command line."""
+    try:
+        return session_shapes(read(source).inputs(parse_shapes(how.shape)), how.positions)
+    except SessionError as error:
+        raise SessionError(
+            error.message, hint="--shape gives an input's shape, --positions the room for tokens"
+        ) from None
+
+
 def _loaded(source: Path, how: _How, status: Updates) -> LoadedModule:
     """The model in a file; sizes that it leaves open are those of one token and of room for positions."""
     shapes = list(how.shape or ())
     if not is_artifact(source):
-        found = session_shapes(read(source).inputs(parse_shapes(how.shape)), how.positions)
+        found = _session_shapes(source, how)
         shapes += [f"{name}={'x'.join(map(str, sizes))}" for name, sizes in found.items()]
     compiled = compiled_source(source, how.target, shapes or None, None, [], how.chosen, status, cache=how.cache)
     status.update("loading")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ..compiler.model import CompiledModel
 from ..compiler.targets.errors import CompileError
-from ..runtime.artifact import load as load_artifact
 from .app import app
 from .output import (
     CacheOption,
@@ -18,7 +18,7 @@ from .output import (
     beside,
     output_folder,
 )
-from .source import is_artifact
+from .source import is_artifact, opened_artifact
 from .target_options import Chosen, with_target_options
 from .tools import ProfileRequest, targets_with, tool_of
 
@@ -60,18 +60,20 @@ def profile_command(
     """Say why a model is slow. On the core: cycles by layer and cause, bounds, other hardware; roofline, timeline and
     trace. On a processor (--target cpu): time, traffic, arithmetic and bound of each kernel, and the roofline of this
     machine. On a GPU (--target cuda): time by kernel, or what is predicted of it."""
-    target = target or _usual_target(source)
+    opened = None
+    if is_artifact(source):
+        opened = opened_artifact(source, chosen, shape=shape, calibrate=calibrate_with)
+    target = target or _usual_target(opened)
     run = tool_of(target, "profile")
     if run is None:
         raise CompileError(f"there is no profile for target {target!r}", hint=f"--target {targets_with('profile')}")
     folder = output or beside(source, ".profile")
     run(ProfileRequest(source, target, device, folder, latency, bandwidth, others, shape, calibrate_with, cache,
-                       as_json, chosen))  # fmt: skip
+                       as_json, chosen, opened))  # fmt: skip
 
 
-def _usual_target(source: Path) -> str:
+def _usual_target(opened: CompiledModel | None) -> str:
     """What an artifact was compiled for; a core for a model."""
-    if not is_artifact(source):
+    if (model := opened) is None:
         return ACCEL
-    model = load_artifact(source)
     return CPU if model.target == ACCEL and model.core is None else model.target

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from .output import parse_shapes
 from .target_options import Chosen, refuse_options
 
 if TYPE_CHECKING:
+    from ..compiler.frontends import Source
     from ..compiler.graph import Module
     from ..compiler.targets.target import Dump
 
@@ -46,10 +47,17 @@ def given_model(
     """What a command compiles of a file: the file itself or, with ``examples``, its float model in 8 bits."""
     if examples is None:
         return source
+    return calibrated_module(source, parse_shapes(shape), examples, report)
+
+
+def calibrated_module(
+    model: Path | Source, shapes: Mapping[str, Sequence[int]], examples: Path, report: Callable[[str], None]
+) -> Module:
+    """A float model, a file or what was read of one, in 8 bits, by examples in a file."""
     from .calibrated import Improvements, quantised_module
 
     plain = Improvements(equalise=False, correct_bias=False, adaround=False)
-    return quantised_module(source, parse_shapes(shape), examples, "minmax", plain, report)
+    return quantised_module(model, shapes, examples, "minmax", plain, report)
 
 
 def compiled_with_fixed_sizes(

@@ -25,7 +25,7 @@ from ..compiler.targets.registry import find_target, target_names
 from ..compiler.targets.target import Target
 from ..progress import Updates
 from .output import parse_shapes
-from .source import compiled_with_fixed_sizes, given_model, is_artifact, opened_artifact
+from .source import calibrated_module, compiled_with_fixed_sizes, given_model
 from .target_options import Chosen, options_of
 
 
@@ -65,8 +65,9 @@ class TuneRequest:
         sizes = parse_shapes(self.shape) or {}
         if any(isinstance(size, str) for each in source.inputs(sizes) for size in each.shape):
             raise CompileError("a model with open sizes cannot be tuned", hint="fix its sizes by --shape")
-        whole = given_model(self.model, self.shape, self.calibrate, status.update)
-        if isinstance(whole, Path):
+        if self.calibrate is not None:
+            whole = calibrated_module(source, sizes, self.calibrate, status.update)
+        else:
             whole = source.module(sizes, require_quantised=not self.target.takes_floats)
         status.update("running the passes")
         return prepared(whole, self.target, self.options)
@@ -89,14 +90,17 @@ class ProfileRequest:
     cache: bool
     as_json: bool
     chosen: Chosen
+    opened: CompiledModel | None = None
+    """The model in the artifact, if ``source`` is one."""
 
     @property
     def is_artifact(self) -> bool:
-        return is_artifact(self.source)
+        return self.opened is not None
 
     def artifact(self) -> CompiledModel:
-        """The model in an artifact. CompileError if the user asks for something of a compilation."""
-        return opened_artifact(self.source, self.chosen, shape=self.shape, calibrate=self.calibrate)
+        """The model in the artifact."""
+        assert self.opened is not None
+        return self.opened
 
     def options(self) -> dict[str, Any]:
         """The target's options that the user set."""

@@ -120,6 +120,8 @@ def write_pages(folder: Path) -> None:
         _write(folder / page, rewritten((ROOT / source).read_text(), page, home))
     for name, text in reference_pages.write().items():
         _write(folder / "reference" / name, text)
+    for name, picture in reference_pages.pictures().items():
+        (folder / "reference" / name).write_text(picture)
 
 
 def _write(path: Path, text: str) -> None:

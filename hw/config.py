@@ -80,14 +80,14 @@ class CoreConfig:
     ``batch x block_out`` int8. Every illegal combination raises :class:`ConfigError` with the reason.
     """
 
-    name: str = "custom"
-    batch: int = 1
-    block_in: int = 16
-    block_out: int = 16
-    inp_depth: int = 2048
-    wgt_depth: int = 1024
-    acc_depth: int = 2048
-    out_depth: int = 1024
+    name: str = "custom"  # what people call it; it changes nothing
+    batch: int = 1  # rows of a product
+    block_in: int = 16  # input channels of a product
+    block_out: int = 16  # output channels of a product
+    inp_depth: int = 2048  # entries of the activations' scratchpad
+    wgt_depth: int = 1024  # entries of the weights' scratchpad
+    acc_depth: int = 2048  # entries of the accumulators' scratchpad
+    out_depth: int = 1024  # entries of the results' scratchpad
     acc_banks: int = 4  # consecutive ranges of the accumulator memory with ports of their own
     queue_depth: int = 32  # instructions waiting in front of each engine
     token_depth: int = 15  # tokens that one pair of engines can hold

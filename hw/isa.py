@@ -314,9 +314,9 @@ class Loop(Instruction):
     """Set one level of the engine's affine loops; level 0 is the innermost."""
 
     opcode: ClassVar[Opcode] = Opcode.LOOP
-    level: int
-    extent: int
-    dst_stride: int = 0
+    level: int  # 0 to 5, the innermost first
+    extent: int  # iterations, at least 1
+    dst_stride: int = 0  # added to `dst` with each iteration, in entries
     a_stride: int = 0  # stride of `a` (vector) or `src` (gemm)
     b_stride: int = 0  # stride of `b` (vector) or `wgt` (gemm)
 
@@ -328,17 +328,17 @@ class Load(Instruction):
 
     opcode: ClassVar[Opcode] = Opcode.LOAD
     engine: Engine = Engine.LOAD
-    scratchpad: Scratchpad
-    index: int
+    scratchpad: Scratchpad  # what is filled, and from how many bits
+    index: int  # first entry that is written
     offset: int  # granules from the window's base
-    rows: int
+    rows: int  # rows that are read; 0: padding alone
     columns: int  # entries
     stride: int = 0  # entries from row to row in DRAM
-    pad_top: int = 0
-    pad_bottom: int = 0
-    pad_left: int = 0
-    pad_right: int = 0
-    pad_value: int = 0
+    pad_top: int = 0  # rows of `pad_value` above
+    pad_bottom: int = 0  # rows of `pad_value` below
+    pad_left: int = 0  # entries of `pad_value` before each row
+    pad_right: int = 0  # entries of `pad_value` behind each row
+    pad_value: int = 0  # of each element that is padding
 
 
 @quick_init
@@ -348,11 +348,11 @@ class Store(Instruction):
 
     opcode: ClassVar[Opcode] = Opcode.STORE
     engine: Engine = Engine.STORE
-    index: int
-    offset: int
-    rows: int
-    columns: int
-    stride: int = 0
+    index: int  # first entry of `out`
+    offset: int  # granules from the window's base
+    rows: int  # rows that are written
+    columns: int  # entries of a row
+    stride: int = 0  # entries from row to row in DRAM
 
 
 @quick_init
@@ -365,11 +365,11 @@ class Gemm(Instruction):
 
     opcode: ClassVar[Opcode] = Opcode.GEMM
     engine: Engine = Engine.GEMM
-    zero: int = 0
-    levels: int = 0
-    dst: int
-    src: int
-    wgt: int
+    zero: int = 0  # 1: a sum begins at 0 instead of what `acc` holds
+    levels: int = 0  # loops that run, 0 to 6
+    dst: int  # first entry of `acc`
+    src: int  # first entry of `inp`
+    wgt: int  # first entry of `wgt`
     depthwise: int = 0  # each channel meets nine taps of its own; only on cores that have the mode
     row_pitch: int = 0  # entries of inp from one row of taps to the next; odd
     column_pitch: int = 0  # and from one column to the next
@@ -393,18 +393,18 @@ class Vector(Instruction):
 
     opcode: ClassVar[Opcode] = Opcode.VECTOR
     engine: Engine = Engine.VECTOR
-    op: VectorOp
-    zero: int = 0
-    levels: int = 0
-    target: VectorTarget = VectorTarget.ACC
-    b_immediate: int = 0
-    dst: int
-    a: int
-    b: int = 0
-    zero_point: int = 0
-    low: int = 0
-    high: int = 0
-    left_shift: int = 0
+    op: VectorOp  # what is done in each lane
+    zero: int = 0  # 1: an accumulating operation begins at its identity
+    levels: int = 0  # loops that run, 0 to 6
+    target: VectorTarget = VectorTarget.ACC  # where results go
+    b_immediate: int = 0  # 1: `b` is a number, not the index of an entry
+    dst: int  # first entry of the target
+    a: int  # first entry of `acc`
+    b: int = 0  # second operand: a number, or its first entry of `acc`
+    zero_point: int = 0  # of a REQUANTISE: added before the limits
+    low: int = 0  # of a REQUANTISE: the least result
+    high: int = 0  # of a REQUANTISE: the largest result
+    left_shift: int = 0  # of a REQUANTISE: bits that its result is shifted by
     table: int = 0  # 0: none, n: table n - 1; only on cores that have tables
 
     @property

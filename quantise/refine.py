@@ -29,6 +29,7 @@ from ..compiler.graph import (
 from ..compiler.graph.registry import apply as apply_call
 from ..compiler.graph.visit import topological_order, with_children
 from ..compiler.operators import numerics
+from ..shown import with_article
 from .adaround import moments, rounded_weights
 from .equalise import SUMS
 from .errors import QuantiseError
@@ -116,7 +117,7 @@ class _Walk:
             case Tuple():
                 return
             case _:
-                raise QuantiseError(f"a {type(node).__name__} cannot be refined", at=node.span)
+                raise QuantiseError(f"{with_article(type(node).__name__)} cannot be refined", at=node.span)
         if node in self.places:
             self.eight[node] = [_rounded(value, self.places[node]) for value in self.eight[node]]
 

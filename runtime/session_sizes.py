@@ -30,12 +30,10 @@ def session_shapes(
     for each in open_ones:
         masks = each.name in KNOWN["mask"]
         if not masks and not _is_known(each):
-            raise SessionError(
-                f"input {each.name!r} is {each}, and nothing says its sizes", hint="give them by --shape"
-            )
+            raise SessionError(f"input {each.name!r} is {each}, and nothing says its sizes", hint="give its shape")
         if positions is None and any(isinstance(size, str) and size not in known for size in each.shape):
             raise SessionError(f"input {each.name!r} is {each}: room for positions has to be fixed",
-                               hint="say by --positions for how many")  # fmt: skip
+                               hint="say for how many: positions")  # fmt: skip
         room = (positions or 0) + (length if masks else 0)
         shapes[each.name] = tuple(known.get(size, room) if isinstance(size, str) else size for size in each.shape)
     return shapes

@@ -15,6 +15,7 @@ from amaranth.hdl._mem import MemoryData, MemoryInstance
 
 from ..cache import cache_key, kept_file, loaded_library
 from ..hw.verilog import fold_repeats, run_yosys
+from ..shown import with_article
 from .build import (
     VERILATOR_FLAGS,
     Progress,
@@ -127,7 +128,7 @@ def drivers_of(design: Any, *, checks: bool) -> Drivers:
             drives(statements._lhs_signals(), domain)
             if checks and (found := next(_checks(statements), None)) is not None:
                 kind = "Print" if isinstance(found, _ast.Print) else found.kind.value.capitalize()
-                raise DesignError(f"{place} has a {kind} statement ({found.src_loc[0]}:{found.src_loc[1]})",
+                raise DesignError(f"{place} has {with_article(kind)} statement ({found.src_loc[0]}:{found.src_loc[1]})",
                                   hint="give checks=False, and such statements are left out")  # fmt: skip
     inputs = [signal for signal in design.signal_lca if signal not in combinational and signal not in clocked]
     return Drivers(tuple(signal for signal in inputs if len(signal)), combinational, clocked, memories, tuple(read))

@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import onnx
 
 from ...plugins import FRONT_ENDS, load_plugin, plugins
+from ...shown import with_article
 from ..graph import Module
 from ..graph.symbolic import SymbolicInput, SymbolicTypes
 from .errors import ModelError
@@ -91,7 +92,7 @@ def read(model: Any) -> Source:
             hint="weft.from_torch(module, (example,)), or torch.onnx.export(module, (example,), 'model.onnx')",
         )
     raise ModelError(
-        f"{'an' if kind.__name__[0] in 'AEIOUaeiou' else 'a'} {kind.__name__} is no model that can be read",
+        f"{with_article(kind.__name__)} is no model that can be read",
         hint="give the path or the bytes of an ONNX or LiteRT file, a ModelProto, a PyTorch program "
              "(weft.from_torch), or a Module of the graph IR",
     )  # fmt: skip

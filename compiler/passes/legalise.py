@@ -57,7 +57,7 @@ def legalise_for(
     def run(module: Module) -> Module:
         return _Legaliser(module, block, scope, volumes, tables, core).run()
 
-    return Pass("legalise", run, stage="integer", tolerance=0.25)
+    return Pass("legalise", run, stage="integer", tolerance=0.25, about=__doc__ or "")
 
 
 legalise = legalise_for(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -48,6 +49,7 @@ class Pass:
     ``run`` may say how often it matched, as passes of rules do. ``needs``: passes that must have run before.
     ``stage``: the module's stage (`legality.STAGES`) from this pass on; empty when it does not change. ``tolerance``:
     by how much results may differ from before, as a fraction of the largest output; 0 for a pass that keeps every bit.
+    ``about``: what it does, where the docstring of ``run`` does not say it.
     """
 
     name: str
@@ -55,6 +57,13 @@ class Pass:
     needs: tuple[str, ...] = ()
     stage: str = ""
     tolerance: float = 0.0
+    about: str = ""
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a sentence."""
+        text = " ".join((self.about or self.run.__doc__ or "").strip().split("\n\n")[0].split())
+        return re.split(r"(?<=\.) (?=[A-Z])", text)[0]
 
     def __call__(self, module: Module) -> Module:
         return self.counted(module)[0]
@@ -76,8 +85,11 @@ def graph_pass(
     return wrap
 
 
-def rule_pass(name: str, rules: Sequence[Rule], *, needs: tuple[str, ...] = (), tolerance: float = 0.0) -> Pass:
-    """A pass that applies the rules to every call of ``main`` until none has more to say."""
+def rule_pass(
+    name: str, rules: Sequence[Rule], *, needs: tuple[str, ...] = (), tolerance: float = 0.0, about: str = ""
+) -> Pass:  # fmt: skip
+    """A pass that applies the rules to every call of ``main`` until none has more to say. What it does is in ``about``,
+    or in the docstring of its only rule."""
 
     def run(module: Module) -> Counted:
         matches = 0
@@ -98,7 +110,8 @@ def rule_pass(name: str, rules: Sequence[Rule], *, needs: tuple[str, ...] = (), 
                 return Counted(current, matches)
             current = rewritten
 
-    return Pass(name, run, needs, "", tolerance)
+    alone = rules[0].__doc__ or "" if len(rules) == 1 else ""
+    return Pass(name, run, needs, "", tolerance, about or alone)
 
 
 def infer_types(module: Module) -> Module:

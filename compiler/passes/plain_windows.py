@@ -209,7 +209,9 @@ def _is_quantised(x: Expr) -> bool:
 
 
 _RULES = (split_phases, average_pool3d_as_convolution)
-windows_of_volumes = rule_pass("plain-windows", _RULES, tolerance=1e-4)
+windows_of_volumes = rule_pass("plain-windows", _RULES, tolerance=1e-4, about=__doc__ or "")
 """For targets with convolutions and poolings over volumes of bytes."""
 
-plain_windows = rule_pass("plain-windows", (*_RULES, conv3d_as_images, max_pool3d_as_images), tolerance=1e-4)
+plain_windows = rule_pass(
+    "plain-windows", (*_RULES, conv3d_as_images, max_pool3d_as_images), tolerance=1e-4, about=__doc__ or ""
+)

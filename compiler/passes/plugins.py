@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib.metadata import EntryPoint
 
 from ...plugins import load_plugin, plugins
+from ...shown import with_article
 from .manager import Pass, PassError
 
 GROUP = "weft.passes"
@@ -31,7 +32,7 @@ def load_pass(name: str) -> Pass:
     point = points[name]
     loaded = load_plugin(point, "pass", PassError)
     if not isinstance(loaded, Pass):
-        raise PassError(f"pass {name!r} ({point.value}) is a {type(loaded).__name__}, not a Pass",
+        raise PassError(f"pass {name!r} ({point.value}) is {with_article(type(loaded).__name__)}, not a Pass",
                         hint="decorate it with @graph_pass(...)")  # fmt: skip
     return loaded
 

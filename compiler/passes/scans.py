@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ..graph.ir import Call, Constant, Expr, Function, GraphError, Module, TensorType, topological_order
 from ..graph.scan import SCAN, body_of, rebuilt, without_scans
@@ -24,7 +25,13 @@ def scan_bodies(name: str, passes: Sequence[Pass], tolerance: float = 0.0) -> Pa
             module = item(module)
         return node if module.main.body == body.body else rebuilt(node, replace_body(body, module.main.body))
 
-    return Pass(name, lambda module: module.with_main(rewrite(module.main.body, on_body)), tolerance=tolerance)
+    about = f"On the body of every loop: {', '.join(dict.fromkeys(item.name for item in passes))}."
+    run = partial(_on_loops, on_body)
+    return Pass(name, run, tolerance=tolerance, about=about)
+
+
+def _on_loops(on_body: Callable[[Call], Expr | None], module: Module) -> Module:
+    return module.with_main(rewrite(module.main.body, on_body))
 
 
 def replace_body(function: Function, body: Expr) -> Function:

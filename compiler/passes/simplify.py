@@ -195,7 +195,7 @@ RULES = (
     drop_requantisation_to_the_same, fold_pad, sink_move,
 )  # fmt: skip
 
-simplify = rule_pass("simplify", RULES)
+simplify = rule_pass("simplify", RULES, about=__doc__ or "")
 
 flatten_into_kernel = rule_pass("flatten-into-kernel", (flattened_into_kernel,))
 """For targets on which a convolution reads a picture as fast as a dense layer a row."""

@@ -61,4 +61,4 @@ def compose_expands(node: Call) -> Expr | None:
 
 RULES = (drop_expand, drop_negatives, drop_whole, compose_expands)
 
-simplify_gradients = rule_pass("simplify-gradients", RULES)
+simplify_gradients = rule_pass("simplify-gradients", RULES, about=__doc__ or "")

@@ -42,6 +42,15 @@ def draw(config: CoreConfig) -> str:
     return sheet.svg()
 
 
+def draw_instruction(config: CoreConfig, opcode: Opcode) -> str:
+    """The picture of one instruction as SVG, without a title."""
+    levels = [_narrow_levels(row) for row in _rows(config, opcode)]
+    height = sum(_row_height(each) for each in levels) + 24
+    sheet = Sheet(LEFT + ROW_BITS * BIT + RIGHT, height, f"The bits of {opcode.name} on the core {config.name}")
+    _rows_of(sheet, config, opcode, levels, 12.0)
+    return sheet.svg()
+
+
 def _groups() -> list[tuple[Opcode, ...]]:
     """Instructions with fields of their own one by one, those without together."""
     plain = tuple(opcode for opcode in Opcode if not instruction_fields(PYNQ, opcode))
@@ -121,8 +130,14 @@ def _instruction(
         about = (INSTRUCTION_TYPES[opcode].__doc__ or "").strip().splitlines()[0].replace("``", "")
         sheet.text(x, y + 16, about, size=11.5, colour=SOFT)
         x += width_of(about, 11.5) + 16
-    y += 30
-    for row, narrow in zip(_rows(config, opcodes[0]), levels, strict=True):
+    return _rows_of(sheet, config, opcodes[0], levels, y + 30) + 12
+
+
+def _rows_of(
+    sheet: Sheet, config: CoreConfig, opcode: Opcode, levels: list[list[list[tuple[Part, str]]]], y: float
+) -> float:
+    """Draw the bits of an instruction from ``y`` on; gives the place below them."""
+    for row, narrow in zip(_rows(config, opcode), levels, strict=True):
         for part in row:
             _part(sheet, part, y)
         for number, names in enumerate(narrow):
@@ -133,7 +148,7 @@ def _instruction(
                 shift = {"middle": 0, "end": 5, "start": -5}[anchor]
                 sheet.text(middle + shift, below + 13, part.name, size=NAME, anchor=anchor)
         y += _row_height(narrow)
-    return y + 12
+    return y
 
 
 def _part(sheet: Sheet, part: Part, y: float) -> None:

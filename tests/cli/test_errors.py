@@ -18,7 +18,7 @@ from weft.cli.console import PlainConsole
 from weft.cli.errors import BROKEN, REFUSED, run
 from weft.cli.output import err
 from weft.errors import WeftError
-from weft.shown import escaped, one_line
+from weft.shown import escaped, one_line, with_article
 
 HOSTILE = "a\x1b[31mb\x07\r\n\x9b2J[red]c[/red]:smile:\u202e\u2028\udcff\x00"
 SHOWN = r"a\x1b[31mb\x07\r"
@@ -75,6 +75,11 @@ def test_what_nobody_expected_is_one_line_that_asks_for_a_report(error: Exceptio
     assert output.count("\n") == 1
     assert output.startswith(f"error: unexpected {type(error).__name__}")
     assert "hint: this is a mistake in weft: please report it with the command and its files; --debug shows" in output
+
+
+def test_articles() -> None:
+    an, a = ("Assert", "int", "Unknown", "output"), ("Print", "uint8", "Union", "user", "ndarray")
+    assert [with_article(word) for word in an + a] == [f"an {word}" for word in an] + [f"a {word}" for word in a]
 
 
 def test_debug_shows_the_traceback_too(monkeypatch: pytest.MonkeyPatch) -> None:

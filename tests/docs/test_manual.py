@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -11,7 +12,11 @@ from types import ModuleType
 import pytest
 import weft
 from weft.cli.commands import PARTS
+from weft.compiler.targets.accel.operators.intrinsics import intrinsics
+from weft.compiler.targets.cpu.intrinsics import KINDS
+from weft.compiler.tensor import Schedule
 from weft.hw.config import NAMED
+from weft.hw.isa import Opcode, instruction_layout
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -86,6 +91,48 @@ def test_the_reference_has_all_commands_names_configurations_and_errors(folder: 
     assert "\n## tensorize\n" in text["primitives"]
     assert "| `VerifyError` |" in text["errors"]
     assert " at 0x" not in "".join(text.values())
+
+
+def test_every_field_pass_and_primitive_is_explained(manual: ModuleType, folder: Path) -> None:
+    """The reference is made of the code: what the code does not say would be an empty cell."""
+    text = {path.stem: path.read_text() for path in (folder / "reference").glob("*.md")}
+    for page in ("instructions", "configurations"):
+        assert not [line for line in text[page].splitlines() if re.search(r"^\| `\w.*\| *\|$", line)], page
+    assert not re.findall(r"^\| `([\w-]+)` \|  \|", text["targets"], flags=re.M)
+    primitives = sys.modules["reference_primitives"]
+    methods = {name for name, member in vars(Schedule).items() if inspect.isfunction(member) and name[0] != "_"}
+    assert methods == {*primitives.EXAMPLES, *primitives.ASKING}
+    for name in primitives.EXAMPLES:
+        before, after = primitives.shown(name)
+        assert before != after, name
+        assert before in text["primitives"]
+        assert after in text["primitives"]
+
+
+def test_the_bits_of_instructions_are_those_of_the_layouts(folder: Path) -> None:
+    """Against Amaranth's layouts, which the RTL decodes by."""
+    text = (folder / "reference" / "instructions.md").read_text()
+    for opcode in Opcode:
+        assert (folder / "reference" / f"instruction-{opcode.name.lower()}.svg").exists()
+        section = text.split(f"\n## {opcode.name}\n")[1].split("\n## ")[0]
+        rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
+        for number, config in enumerate(NAMED.values(), start=1):
+            shown = {row[0].strip("`"): row[number].removesuffix(", signed") for row in rows if row[number]}
+            layout = instruction_layout(config, opcode)
+            fields = {name: f"{each.offset + each.width - 1}:{each.offset}" for name, each in layout if each.width}
+            assert shown == fields, (opcode, config.name)
+
+
+def test_intrinsics_and_messages_of_errors_are_in_the_reference(folder: Path) -> None:
+    text = {path.stem: path.read_text() for path in (folder / "reference").glob("*.md")}
+    for config in NAMED.values():
+        for name in intrinsics(config):
+            assert re.search(rf"^### {name}( \(|$)", text["intrinsics"], flags=re.M), name
+    for kind in KINDS:
+        assert f"\n### {kind}_" in text["intrinsics"]
+    assert "### InputError" in text["errors"]
+    assert "| the model has no input \\{name} | its inputs: \\{...} |" in text["errors"]
+    assert text["errors"].count("\n| ") > 400
 
 
 def test_lists_are_apart_from_the_text_above_but_not_inside_code(manual: ModuleType) -> None:

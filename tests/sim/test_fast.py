@@ -214,7 +214,7 @@ def test_waveforms(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        (lambda value: Assert(value < 9), r"top has a Assert statement \(.*test_fast.py:\d+\)"),
+        (lambda value: Assert(value < 9), r"top has an Assert statement \(.*test_fast.py:\d+\)"),
         (lambda value: Print("value", value), "Print statement"),
     ],
 )

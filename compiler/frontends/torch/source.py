@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, OutputSpec
 from torch.utils import _pytree as pytree
 
+from ....shown import with_article
 from ...graph import Attrs, Constant, Expr, Function, Module, Span, TensorType, Tuple, Var
 from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_symbolic, sizes_text
 from ..errors import ModelError
@@ -71,7 +72,8 @@ class TorchSource:
             value = node.meta["val"]
             name = spec.target if is_state else node.name
             if not isinstance(value, torch.Tensor):
-                raise ModelError(f"input {name!r} is a {type(value).__name__}, but only tensors can be inputs",
+                kind = with_article(type(value).__name__)
+                raise ModelError(f"input {name!r} is {kind}, but only tensors can be inputs",
                                  hint="export with the number as a constant, or as a tensor of no axes")  # fmt: skip
             sizes = tuple(size.node.expr if isinstance(size, torch.SymInt) else int(size) for size in value.shape)
             self._fields[name] = _Input(name, sizes, dtype_name(value.dtype, f"input {name!r}"))
@@ -79,7 +81,7 @@ class TorchSource:
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             tensors = {**self._program.state_dict, **self._program.constants}
             return Constant(array_of(tensors[spec.target], f"{spec.target!r}"), spec.target)
-        raise ModelError(f"input {node.name!r} is a {spec.kind.name.lower()}, which weft cannot take")
+        raise ModelError(f"input {node.name!r} is {with_article(spec.kind.name.lower())}, which weft cannot take")
 
     def _outputs(self) -> list[tuple[str, OutputSpec]]:
         """Every output that is kept, in the program's order, with its name."""
@@ -95,7 +97,7 @@ class TorchSource:
             elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
                 result.append((f"{spec.target}{NEXT}", spec))
             else:
-                raise ModelError(f"an output is a {spec.kind.name.lower()}, which weft cannot give",
+                raise ModelError(f"an output is {with_article(spec.kind.name.lower())}, which weft cannot give",
                                  hint="export the model in inference mode")  # fmt: skip
         return result
 
@@ -250,7 +252,9 @@ def from_torch(
     if isinstance(model, ExportedProgram):
         return TorchSource(model, name or "model", _symbol_names(model, dynamic_shapes))
     if not isinstance(model, torch.nn.Module):
-        raise ModelError(f"model is a {type(model).__name__}, but must be a torch.nn.Module or an ExportedProgram")
+        raise ModelError(
+            f"model is {with_article(type(model).__name__)}, but must be a torch.nn.Module or an ExportedProgram"
+        )
     if isinstance(args, torch.Tensor):
         args = (args,)
     try:

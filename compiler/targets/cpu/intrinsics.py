@@ -218,7 +218,7 @@ def _transposed(kind: str, dtype: DType, size: int, out_stride: int, stride: int
     )
 
 
-_INTRINSICS: dict[str, tuple[Callable[..., TensorIntrinsic], int]] = {
+KINDS: dict[str, tuple[Callable[..., TensorIntrinsic], int]] = {
     "outer_product": (outer_product, 3),
     "dot_product": (dot_product, 3),
     "paired_dot_product": (paired_dot_product, 4),
@@ -240,10 +240,10 @@ _INTRINSICS: dict[str, tuple[Callable[..., TensorIntrinsic], int]] = {
 def intrinsic_named(name: str) -> TensorIntrinsic:
     """The intrinsic of this name. IRError if there is none, or if its numbers are none that code can be made for."""
     match = re.fullmatch(r"([a-z_]+?)_([1-9][0-9]{0,8}(?:_[1-9][0-9]{0,8})*)", name, re.ASCII)
-    if match is None or match[1] not in _INTRINSICS:
-        raise IRError(f"the CPU has no intrinsic {name!r}", hint=f"it has {', '.join(_INTRINSICS)}, and their numbers")
+    if match is None or match[1] not in KINDS:
+        raise IRError(f"the CPU has no intrinsic {name!r}", hint=f"it has {', '.join(KINDS)}, and their numbers")
     kind, numbers = match[1], tuple(map(int, match[2].split("_")))
-    make, count = _INTRINSICS[kind]
+    make, count = KINDS[kind]
     if len(numbers) != count or not _is_possible(kind, numbers):
         raise IRError(f"no code can be made for intrinsic {name!r}")
     return make(*numbers)

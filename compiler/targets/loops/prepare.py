@@ -27,7 +27,7 @@ from .tables import as_look_up
 from .whole_products import as_product_of_bytes
 from .widening import widened_where_used
 
-_moves_that_meet = rule_pass("moves-that-meet", MOVES)
+_moves_that_meet = rule_pass("moves-that-meet", MOVES, about="Moves of data behind each other become one, or none.")
 
 
 def loop_passes(*, dot_products: bool = False) -> list[Pass]:
@@ -44,11 +44,18 @@ def _loop_passes(dot_products: bool) -> list[Pass]:
     of_bytes = [_rewriting("products-of-bytes", as_product_of_bytes), _moves_that_meet] if dot_products else []
     return [
         Pass(
-            "inline-functions", lambda module: module.with_main(inline_functions(module.main.body)), stage="operators"
+            "inline-functions",
+            lambda module: module.with_main(inline_functions(module.main.body)),
+            stage="operators",
+            about=inline_functions.__doc__ or "",
         ),
         cse,  # each result of a loop was a function with the loop in it
         _moves_that_meet,
-        Pass("remove-empty-tensors", lambda module: module.with_main(without_empty_tensors(module.main.body))),
+        Pass(
+            "remove-empty-tensors",
+            lambda module: module.with_main(without_empty_tensors(module.main.body)),
+            about=without_empty_tensors.__doc__ or "",
+        ),
         _rewriting("fold-known-values", known_value),
         _rewriting("tables-to-look-ups", as_look_up),
         _rewriting("einsum-to-matmul", as_matrix_product, tolerance=1e-5),
@@ -81,7 +88,12 @@ def prepare(module: Module, *, dot_products: bool = False) -> Module:
 
 
 def _rewriting(name: str, rule: Rule, tolerance: float = 0.0) -> Pass:
-    return Pass(name, lambda module: module.with_main(rewrite(module.main.body, rule)), tolerance=tolerance)
+    return Pass(
+        name,
+        lambda module: module.with_main(rewrite(module.main.body, rule)),
+        tolerance=tolerance,
+        about=rule.__doc__ or "",
+    )
 
 
 def with_computed_kernels(module: Module) -> Module:

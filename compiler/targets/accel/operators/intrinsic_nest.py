@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from .....shown import with_article
 from ....tensor.ir import BinOp, Buffer, Cast, Const, Expr, For, IntrinsicCall, Region, Select, Stmt, Var
 from ....tensor.simplify import Linear, linear_form, simplifier_of
 from ....tensor.visitor import free_vars
@@ -44,7 +45,9 @@ def _source(expr: Expr) -> str:
             return f"({_source(a)} if {_source(cond)} else {_source(b)})"
         case Cast("int64" | "bool" | "int32", x):
             return _source(x)
-    raise CompileError(f"an index must be integer arithmetic of loop variables, but contains a {type(expr).__name__}")
+    raise CompileError(
+        f"an index must be integer arithmetic of loop variables, but contains {with_article(type(expr).__name__)}"
+    )
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ _moves_that_meet = rule_pass("moves", MOVES)
 def elementwise_shapes(blocks: Blocks, bytes_per_cycle: int = 8) -> Pass:
     """The pass for an array of this shape, with DRAM that moves ``bytes_per_cycle`` a cycle."""
     rate = Rate(blocks, bytes_per_cycle)
-    return Pass("elementwise-shapes", lambda module: _run(module, rate), needs=("legalise",))
+    return Pass("elementwise-shapes", lambda module: _run(module, rate), needs=("legalise",), about=__doc__ or "")
 
 
 def _run(module: Module, rate: Rate) -> Module:

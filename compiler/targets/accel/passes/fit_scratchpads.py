@@ -30,7 +30,7 @@ SURE = 0.5
 
 def fit_scratchpads(core: CoreConfig) -> Pass:
     """The pass for a core."""
-    return Pass("fit-scratchpads", lambda module: _run(module, core), needs=("fuse",))
+    return Pass("fit-scratchpads", lambda module: _run(module, core), needs=("fuse",), about=__doc__ or "")
 
 
 def _run(module: Module, core: CoreConfig) -> Module:

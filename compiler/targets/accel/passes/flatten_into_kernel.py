@@ -20,7 +20,7 @@ from .prices import HOST_STEP, Rate, product_cycles
 def flatten_into_kernel(blocks: Blocks, bytes_per_cycle: int = 8) -> Pass:
     """The pass for an array of this shape, with DRAM that moves ``bytes_per_cycle`` a cycle."""
     rate = Rate(blocks, bytes_per_cycle)
-    return Pass("flatten-into-kernel", lambda module: _run(module, rate), needs=("legalise",))
+    return Pass("flatten-into-kernel", lambda module: _run(module, rate), needs=("legalise",), about=__doc__ or "")
 
 
 def _run(module: Module, rate: Rate) -> Module:

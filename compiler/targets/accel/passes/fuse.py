@@ -256,4 +256,4 @@ def _run(module: Module) -> Module:
     return fuse_with_report(module)[0]
 
 
-fuse = Pass("fuse", _run, needs=("legalise",), stage="fused")
+fuse = Pass("fuse", _run, needs=("legalise",), stage="fused", about=__doc__ or "")

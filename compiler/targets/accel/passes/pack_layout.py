@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from .....shown import with_article
 from ....graph import (
     Array,
     Attrs,
@@ -48,7 +49,7 @@ def pack_layout(blocks: Blocks, why_not: WhyNot = lambda _: "", group: int = 0) 
     def run(module: Module) -> Module:
         return _Packer(module, blocks, why_not, group).run()
 
-    return Pass("pack-layout", run, needs=("fuse",), stage="packed")
+    return Pass("pack-layout", run, needs=("fuse",), stage="packed", about=__doc__ or "")
 
 
 class _Packer:
@@ -178,7 +179,7 @@ class _Packer:
         if name == "concat":
             self._concat(node)
             return
-        self._on_host(node, name, f"a {name} between layers moves data, which the accelerator does not do")
+        self._on_host(node, name, f"{with_article(name)} between layers moves data, which the accelerator does not do")
 
     def _concat(self, node: Call) -> None:
         parts = [arg.tensor_type for arg in node.args]

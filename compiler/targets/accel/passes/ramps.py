@@ -104,7 +104,7 @@ def _without_tables(module: Module) -> Module:
     return module.with_main(renumber(rewrite(module.main.body, _on_host)))
 
 
-tables_on_host = Pass("tables-on-host", _without_tables, needs=("legalise",))
+tables_on_host = Pass("tables-on-host", _without_tables, needs=("legalise",), about=_on_host.__doc__ or "")
 """For a core without tables: `look_up` is the host's, where it is not made of ramps later."""
 
 
@@ -112,7 +112,7 @@ def tables_as_ramps(blocks: Blocks, bytes_per_cycle: int = 8) -> Pass:
     """The pass for an array of this shape, with DRAM that moves ``bytes_per_cycle`` a cycle: tables between layers of
     the core, where ramps cost less than a step of the host."""
     rate = Rate(blocks, bytes_per_cycle)
-    return Pass("tables-as-ramps", lambda module: _run(module, rate), needs=("legalise",))
+    return Pass("tables-as-ramps", lambda module: _run(module, rate), needs=("legalise",), about=__doc__ or "")
 
 
 def _run(module: Module, rate: Rate) -> Module:

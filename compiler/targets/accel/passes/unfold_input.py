@@ -24,7 +24,12 @@ LEAST_GAIN = 1.25
 def unfold_input(blocks: Blocks, bytes_per_cycle: int = 8, *, chains: bool = False) -> Pass:
     """The pass for an array of this shape, with DRAM that moves ``bytes_per_cycle`` a cycle. ``chains``: whether what a
     pooling alone reads stays on the core, and is not written."""
-    return Pass("unfold-input", lambda module: _run(module, blocks, bytes_per_cycle, chains), needs=("legalise",))
+    return Pass(
+        "unfold-input",
+        lambda module: _run(module, blocks, bytes_per_cycle, chains),
+        needs=("legalise",),
+        about=__doc__ or "",
+    )
 
 
 @dataclass(frozen=True)
