@@ -175,12 +175,14 @@ def passes_command(target: TargetOption = "accel", as_json: JsonOption = False, 
     """List the passes of a target in their order, and those that installed packages add."""
     from ..compiler.passes import installed_passes
     from ..compiler.targets.registry import find_target
-    from ..compiler.targets.target import target_options
+    from ..compiler.targets.target import Job, target_options
+    from ..sim.timing import program_cycles
 
     owner = find_target(target)
     options = target_options(owner, options_of(target, chosen))
+    job = Job(measure=program_cycles)  # as weft compile has it
     kinds = {"quantised": True, "float": False} if owner.takes_floats else {"quantised": True}
-    lists = {kind: owner.passes(options, quantised=quantised) for kind, quantised in kinds.items()}
+    lists = {kind: owner.passes(options, quantised=quantised, job=job) for kind, quantised in kinds.items()}
     points = installed_passes()
     if as_json:
         records = [

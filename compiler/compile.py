@@ -15,13 +15,14 @@ from .graph import Family, Module, calls
 from .graph.registry import operator_of
 from .graph.symbolic import SymbolicTypes, sizes_text
 from .model import CompiledModel, HostStep, OpenModel
+from .passes.manager import Pass
 from .passes.pipeline import PassOptions, run_passes
 from .passes.source_products import products_of_nodes
 from .targets.cpu.intrinsics import intrinsic_named
 from .targets.errors import CompileError
 from .targets.loops.replaceable import is_replaceable
 from .targets.registry import find_target, target_names
-from .targets.target import Job, Target, target_options
+from .targets.target import PLAIN_JOB, Job, Target, target_options
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -105,10 +106,32 @@ def is_quantised(module: Module) -> bool:
     return any(entry.family is Family.QUANTISE for entry in filter(None, map(operator_of, calls(module.main.body))))
 
 
-def prepared(module: Module, target: Target, options: Any, passes: PassOptions | None = None) -> Module:
-    """A module as it was read, after all passes of a target and the user's own."""
-    steps = target.passes(options, quantised=is_quantised(module))
-    return run_passes(module, steps, passes or PassOptions(), f"{module.main.name} for {target.name}")
+def prepared(
+    module: Module, target: Target, options: Any, passes: PassOptions | None = None, job: Job = PLAIN_JOB
+) -> Module:
+    """A module after all passes of a target that it has not been through, and the user's own. CompileError where the
+    user asks for something of the passes, and none is left."""
+    quantised = module.stage != "source" or is_quantised(module)
+    steps = target.passes(options, quantised=quantised, job=job)
+    left = passes_left(module.stage, steps)
+    if not left and module.stage != "source":
+        if passes is not None:
+            raise CompileError(f"passes have run over this module already (it is at stage {module.stage!r})",
+                               hint="give the model as it was read")  # fmt: skip
+        return module
+    job.progress("running the passes")
+    ran = [each.name for each in steps[: len(steps) - len(left)]]
+    return run_passes(module, left, passes or PassOptions(), f"{module.main.name} for {target.name}", ran)
+
+
+def passes_left(stage: str, passes: Sequence[Pass]) -> Sequence[Pass]:
+    """Of a target's passes those that a module at ``stage`` has not been through: all behind the one that brings it
+    there. None where no other stage comes after it: such a module is what the linker takes."""
+    if stage == "source":
+        return passes
+    places = [place for place, each in enumerate(passes) if each.stage]
+    reached = next((place for place in places if passes[place].stage == stage), None)
+    return () if reached is None or reached == places[-1] else passes[reached + 1 :]
 
 
 def _compile_module(
@@ -116,12 +139,7 @@ def _compile_module(
 ) -> CompiledModel:
     started = time.perf_counter()
     products = products_of_nodes(module) if module.stage == "source" else None
-    if module.stage == "source":
-        job.progress("running the passes")
-        module = prepared(module, target, options, passes)
-    elif passes is not None:
-        raise CompileError(f"passes have run over this module already (it is at stage {module.stage!r})",
-                           hint="give the model as it was read")  # fmt: skip
+    module = prepared(module, target, options, passes, job)
     compiled = target.link(module, options, job)
     if products is not None:
         compiled = compiled.with_products(products)

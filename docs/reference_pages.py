@@ -18,7 +18,9 @@ from reference_text import cell, docstring, plain, signature
 from weft.cli.app import app
 from weft.cli.commands import PARTS, loaded
 from weft.compiler.targets.registry import find_target, target_names
+from weft.compiler.targets.target import Job
 from weft.hw.config import NAMED, CoreConfig
+from weft.sim.timing import program_cycles
 
 ROOT = Path(__file__).parents[1]
 
@@ -110,6 +112,7 @@ def _comments(kind: type) -> dict[str, str]:
 def targets() -> str:
     """Options and passes of each target."""
     lines = ["# Targets and passes", "", "What `--target` takes, its options, and its passes in their order.", ""]
+    job = Job(measure=program_cycles)  # as weft.compile has it
     for name in target_names():
         target = find_target(name)
         lines += [f"## {name}", "", f"{target.summary}.", "", "| option | default | what it is |", "|---|---|---|"]
@@ -118,7 +121,7 @@ def targets() -> str:
             lines.append(f"| `{flag}` | `{each.default}` | {cell(each.metadata.get('help', ''))} |")
         lines += [""]
         for quantised in (True, False):
-            steps = target.passes(target.options(), quantised=quantised)
+            steps = target.passes(target.options(), quantised=quantised, job=job)
             kind = "quantised" if quantised else "float"
             lines += [
                 f"### Passes of {kind} models for {name}",

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from ...errors import WeftError
 from ...whole import whole, whole_tuple
 from .dtypes import DTYPES, dtype_name
+from .records import Record, why_no_attribute
 from .strings import canonical, content
 
 Array = NDArray[Any]
 Scalar = bool | int | float | str
-AttrValue = Union[Scalar, tuple["AttrValue", ...], "Function"]
+AttrValue = Union[Scalar, tuple["AttrValue", ...], "Function", Record]
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,12 @@ def _freeze(value: Any) -> AttrValue:
         return tuple(_freeze(item) for item in value)
     if isinstance(value, Function):
         return value
-    kinds = "a bool, int, float, str, a tuple of such, or a function"
+    if isinstance(value, Record):
+        reason = why_no_attribute(value)
+        if reason:
+            raise GraphError(f"an attribute must stay as it is, but {reason}")
+        return value
+    kinds = "a bool, int, float, str, a tuple of such, a record, or a function"
     raise GraphError(f"an attribute must be {kinds}, not {type(value).__name__}")
 
 

@@ -8,8 +8,9 @@
     fn @main(%image: float32[1, 3, 8, 8]) {outputs=("y",)} { ... }
 
 The last function is ``main``. A module that passes have changed begins with its stage (``stage packed``). Attributes
-at their default are left out. Small constants stand inline; the others are named, and their values travel in a table
-beside the text (`constant_table`), tied to it by a checksum.
+at their default are left out; one may be a record, ``tiling=ChainTiling(groups=2, rows=8)``. Small constants stand
+inline; the others are named, and their values travel in a table beside the text (`constant_table`), tied to it by a
+checksum.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from .ir import (
     Type,
     Var,
 )
+from .records import Record, record_of
 from .registry import REQUIRED, call, operator
 from .visit import topological_order
 
@@ -69,6 +71,9 @@ def _value_text(value: AttrValue) -> str:
             return f"({inner},)" if len(value) == 1 else f"({inner})"
         case Function():
             return f"@{_name(value.name)}"
+        case Record():
+            shown = ", ".join(f"{name}={_value_text(item)}" for name, item in value.shown_fields)
+            return f"{type(value).__name__}({shown})"
     return repr(value)
 
 
@@ -365,6 +370,8 @@ class _Parser:
         if self.accept("@"):
             return self.function_named(self.identifier())
         text = self.take("name", "string", "number")
+        if self.accept("("):
+            return self.record(text)
         if text in ("true", "false"):
             return text == "true"
         if text.startswith('"'):
@@ -373,6 +380,19 @@ class _Parser:
             return _number(text)
         except ValueError:
             raise self.error(f"{text!r} is not a value") from None
+
+    def record(self, name: str) -> Record:
+        """Behind its name and the bracket."""
+        values: dict[str, AttrValue] = {}
+        while not self.accept(")"):
+            field = self.take("name")
+            self.expect("=")
+            values[field] = self.value()
+            self.accept(",")
+        try:
+            return record_of(name, values)
+        except (ValueError, GraphError) as error:
+            raise self.error(str(error)) from None
 
     def expression(self) -> Expr:
         node = self.primary()

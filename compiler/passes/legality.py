@@ -26,6 +26,7 @@ STAGES: dict[str, Stage] = {
         Stage("integer", frozenset({Family.INTEGER, Family.MOVE}), frozenset(), True),
         Stage("fused", frozenset({Family.MOVE}), frozenset({Family.INTEGER}), True),
         Stage("packed", frozenset(), frozenset({Family.PACKED}), True, chains=True),
+        Stage("chained", frozenset(), frozenset({Family.PACKED}), True, chains=True),
         Stage("host", frozenset(), frozenset(), True),
         Stage("operators", frozenset(Family) - {Family.PACKED}, frozenset(), False),
     )

@@ -34,15 +34,19 @@ class PassOptions:
     report: Callable[[PassRecord], None] = lambda _: None
 
 
-def run_passes(module: Module, passes: Sequence[Pass], options: PassOptions, title: str = "passes") -> Module:
-    """``module`` after ``passes`` and the user's own; the page is written also when a pass fails."""
+def run_passes(
+    module: Module, passes: Sequence[Pass], options: PassOptions, title: str = "passes", ran: Sequence[str] = ()
+) -> Module:
+    """``module`` after ``passes`` and the user's own; the page is written also when a pass fails. ``ran``: passes that
+    the module has been through already."""
     changes: list[Change] = []
 
     def show(record: PassRecord, before: str, after: str) -> None:
         changes.append(Change(record, before, after))
 
     steps = insert_passes(passes, options.added)
-    manager = PassManager(steps, check=options.check, show=show if options.diff else None, report=options.report)
+    manager = PassManager(steps, check=options.check, show=show if options.diff else None, report=options.report,
+                          ran=ran)  # fmt: skip
     try:
         return manager.run(module)
     finally:

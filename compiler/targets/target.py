@@ -51,6 +51,10 @@ class Job:
     kept: str | None = None
 
 
+PLAIN_JOB = Job()
+"""Of whom nothing was asked: no program is measured."""
+
+
 def option(default: Any, help_text: str, *, short: str = "") -> Any:
     """A field of a target's options: its default, what it does in one sentence, and a short flag of the command."""
     return field(default=default, metadata={"help": help_text, "short": (short,) if short else ()})
@@ -85,8 +89,8 @@ class Target(Protocol):
     takes_floats: bool
     takes_open_sizes: bool
 
-    def passes(self, options: Any, *, quantised: bool) -> Sequence[Pass]:
-        """All rewrites of the graph, from a model as read to what `link` takes."""
+    def passes(self, options: Any, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:
+        """All rewrites of the graph, from a model as read to what `link` takes. ``job``: as `link` gets it."""
 
     def link(self, module: Module, options: Any, job: Job) -> CompiledModel:
         """Compile what the passes left. Raises CompileError that names the node or kernel at fault."""

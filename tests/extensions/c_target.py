@@ -20,7 +20,7 @@ from weft.compiler.targets.loops.nests import tidy
 from weft.compiler.targets.loops.plain import PlainKernels
 from weft.compiler.targets.loops.prepare import host_passes
 from weft.compiler.targets.loops.target import LoopTarget
-from weft.compiler.targets.target import Job, option
+from weft.compiler.targets.target import PLAIN_JOB, Job, option
 from weft.compiler.tensor import ir, parse
 
 TYPES = {
@@ -56,7 +56,7 @@ class CTarget:
     takes_floats = True
     takes_open_sizes = True
 
-    def passes(self, options: COptions, *, quantised: bool) -> Sequence[Pass]:
+    def passes(self, options: COptions, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:
         return host_passes(quantised=quantised)
 
     def link(self, module: Module, options: COptions, job: Job) -> CompiledModel:

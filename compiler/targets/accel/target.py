@@ -11,7 +11,7 @@ from ....hw.dram_rate import DramRate, parse_dram_rate
 from ...model import CompiledModel, HostCode, HostProgram
 from ..cpu.target import Cpu, CpuOptions
 from ..errors import CompileError
-from ..target import INTEGERS, Job, option, scope_of
+from ..target import INTEGERS, PLAIN_JOB, Job, option, scope_of
 from .stream.latency_hiding import LatencyHiding
 
 if TYPE_CHECKING:  # loading a model takes no compiler
@@ -88,16 +88,20 @@ class Accel:
     }
     _host = Cpu()
 
-    def passes(self, options: AccelOptions, *, quantised: bool) -> Sequence[Pass]:
+    def passes(self, options: AccelOptions, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:
         from .operators.packed_layout import Blocks
         from .passes import accel_passes
+        from .passes.chain import chains_pass
 
-        core = options.core
-        return [
+        core, rate = options.core, options.rate
+        chains = options.chains and core.inp_takes_results
+        steps = [
             *passes_to_integers(core, options.integers),
-            *accel_passes(Blocks.of(core), options.rate.for_bus(core), core,
-                          chains=options.chains and core.inp_takes_results),
-        ]  # fmt: skip
+            *accel_passes(Blocks.of(core), rate.for_bus(core), core, chains=chains),
+        ]
+        if chains and job.measure is not None and not job.keep:
+            steps.append(chains_pass(core, rate, job, threads=options.vthreads, tuned=options.tuned))
+        return steps
 
     def link(self, module: Module, options: AccelOptions, job: Job) -> CompiledModel:
         from .link.kept_kernels import kernels_from
@@ -108,7 +112,6 @@ class Accel:
     def _link(self, module: Module, options: AccelOptions, job: Job) -> CompiledModel:
         from .link.link import link
         from .link.tuned import tuned_settings
-        from .passes.chain import chain
 
         host = CpuOptions(threads=options.threads)
 
@@ -117,8 +120,6 @@ class Accel:
 
         core, rate = options.core, options.rate
         tuned = tuned_settings(options.tuned, core, rate) if options.tuned else None
-        if options.chains and job.measure is not None and not job.keep:
-            module = chain(module, core, rate, job.measure, threads=options.vthreads, tuned=tuned)
         hiding = LatencyHiding(options.hiding)
         made = link(module, core, rate, job, link_host, vthreads=options.vthreads, tuned=tuned, hiding=hiding)
         if made.witness is None:

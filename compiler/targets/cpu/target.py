@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...model import CompiledModel, HostCode, HostProgram
 from ..errors import CompileError
-from ..target import INTEGERS, Job, option, scope_of
+from ..target import INTEGERS, PLAIN_JOB, Job, option, scope_of
 from .processor import PROCESSORS, named_target
 
 if TYPE_CHECKING:  # loading a model takes no compiler
@@ -47,7 +47,7 @@ class Cpu:
         "profile": "weft.cli.profile_cpu:profile_on_cpu",
     }
 
-    def passes(self, options: CpuOptions, *, quantised: bool) -> Sequence[Pass]:
+    def passes(self, options: CpuOptions, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:
         from ..loops.prepare import host_passes
 
         dot_products = named_target(options.processor).dot_product

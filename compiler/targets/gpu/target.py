@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...model import CompiledModel, GpuCode, HostProgram
 from ..errors import CompileError
-from ..target import INTEGERS, Job, option, scope_of
+from ..target import INTEGERS, PLAIN_JOB, Job, option, scope_of
 from .devices import DEVICES, NVIDIA, GpuDescription, named_device, nvidia_device
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class OpenCl:
     takes_floats = True
     takes_open_sizes = True
 
-    def passes(self, options: OpenClOptions, *, quantised: bool) -> Sequence[Pass]:
+    def passes(self, options: OpenClOptions, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:
         from ..loops.prepare import host_passes
 
         return host_passes(quantised=quantised, scope=scope_of(options.integers))
@@ -88,7 +88,7 @@ class Cuda:
     takes_open_sizes = True
     tools: ClassVar[Mapping[str, str]] = {"profile": "weft.cli.profile_gpu:profile_on_gpu"}
 
-    def passes(self, options: CudaOptions, *, quantised: bool) -> Sequence[Pass]:
+    def passes(self, options: CudaOptions, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:
         from ..loops.prepare import host_passes
 
         return host_passes(quantised=quantised, scope=scope_of(options.integers))

@@ -288,6 +288,21 @@ MUTANTS = (
         ("tests/compiler/targets/accel/passes/test_chain.py",),
     ),
     Mutant(
+        "chain-scheduled-twice", "compiler/targets/accel/passes/chain.py", "update forgotten",
+        "if measured is not None:  # what was", "if measured is None:  # what was",
+        ("tests/compiler/targets/accel/passes/test_chains_pass.py",),
+    ),
+    Mutant(
+        "chain-plan-not-followed", "compiler/targets/accel/link/compile_kernel.py", "check ignored",
+        "if chosen is not None:", "if chosen is None:",
+        ("tests/compiler/targets/accel/passes/test_chains_pass.py",),
+    ),
+    Mutant(
+        "chains-of-a-packed-module-left-out", "compiler/compile.py", "off by one",
+        "reached == places[-1] else passes", "reached >= places[-2] else passes",
+        ("tests/compiler/targets/accel/passes/test_chains_pass.py",),
+    ),
+    Mutant(
         "grouped-weights-in-the-first-block", "compiler/targets/accel/operators/packed_layout.py", "index",
         "channel // group_in * group_in % block", "channel // group_in % block",
         (

@@ -20,7 +20,7 @@ from ..cost.first_layer import first_tilings
 from ..cost.tile_costs import fills, narrower_tilings, tilings
 from ..operators.lower import Kernel, Section
 from ..schedule.schedule import schedule_kernel
-from ..schedule.tiling import ChainTiling, Problem, Tiling
+from ..schedule.tiling import Problem, Tiling
 from ..walk.emit import Emitter
 from ..walk.emit_nest import DramBuffer
 from .kept_kernels import kept_result
@@ -50,11 +50,12 @@ class Generated:
 
 def generate(
     emitter: Emitter, kernel: Kernel, dram: Mapping[str, DramBuffer], rate: DramRate, *, threads: int, layer: int = 0,
-    dump: Dump | None = None, tuned: Tuned | None = None, first: bool | None = None,
+    dump: Dump | None = None, tuned: Tuned | None = None, chosen: Tiling | None = None, first: bool | None = None,
 ) -> Generated:  # fmt: skip
     """Append the kernel's instructions to the emitter's stream, scheduled for DRAM of this rate.
 
-    ``tuned``: a setting that was measured, whose tiling comes first. ``first``: whether to schedule it as the first
+    ``tuned``: a setting that was measured, whose tiling comes first. ``chosen``: the tiling that a pass chose, which
+    comes next. ``first``: whether to schedule it as the first
     layer of a program; by default, where the stream is empty. Raises CompileError, naming the function, if no tiling
     fits the scratchpads.
     """
@@ -73,7 +74,7 @@ def generate(
             emitter.restart_rings()
         elif afresh:
             break
-        tried = _tilings(problem, first=first)
+        tried = _tilings(problem, chosen, first=first)
         if afresh and problem.threads == 1 and not kernel.producers:
             tried = chain(tried, narrower_tilings(problem))
         for tiling in tried:
@@ -144,12 +145,15 @@ class _Alike:
 
 def _scheduled(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Schedule:
     """As :func:`schedule_kernel`. Networks repeat their kernels, and the proofs of tensorize take long."""
-    nameless = replace(kernel, name="", constants=())
-    sections = tuple(replace(section, kept=None) for section in kernel.sections)  # no schedule depends on it
-    try:
-        func, trace = _schedule_once(_Alike(kernel.text, sections, config, tiling, nameless))
-    except (CompileError, TensorError):
-        return schedule_kernel(kernel, config, tiling)  # its error has the name
+    known = config, tiling
+    if known not in kernel.schedules:
+        nameless = replace(kernel, name="", constants=())
+        sections = tuple(replace(section, kept=None) for section in kernel.sections)  # no schedule depends on it
+        try:
+            kernel.schedules[known] = _schedule_once(_Alike(kernel.text, sections, config, tiling, nameless))
+        except (CompileError, TensorError):
+            return schedule_kernel(kernel, config, tiling)  # its error has the name
+    func, trace = kernel.schedules[known]
     schedule = kernel.unscheduled.copy()
     schedule.func, schedule.trace = replace(func, name=kernel.name), trace
     return schedule
@@ -177,20 +181,16 @@ def generate_slice(
     return [
         generate(
             emitter, part.kernel, places(part), rate, threads=threads, layer=layer, dump=dump, tuned=part.tuned,
-            first=first,
+            chosen=part.chosen, first=first,
         )
     ]  # fmt: skip
 
 
-def _tilings(problem: Problem, *, first: bool) -> Iterator[Tiling]:
-    """What is tried for a kernel, which may be the first of its program."""
-    kernel = problem.kernel
-    if not kernel.producers:
-        yield from _attempts(problem, first=first)
-        return
-    if kernel.tiling:
-        yield ChainTiling(*kernel.tiling)
-    yield from chain_tilings(problem)
+def _tilings(problem: Problem, chosen: Tiling | None, *, first: bool) -> Iterator[Tiling]:
+    """What is tried for a kernel, which may be the first of its program: what was ``chosen`` before, then others."""
+    if chosen is not None:
+        yield chosen
+    yield from chain_tilings(problem) if problem.kernel.producers else _attempts(problem, first=first)
 
 
 def _attempts(problem: Problem, *, first: bool) -> list[Tiling]:

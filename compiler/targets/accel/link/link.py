@@ -25,6 +25,7 @@ from ..stream.latency_hiding import LatencyHiding
 from ..stream.stream import Issue
 from ..walk.emit import Emitter
 from ..walk.emit_nest import DramBuffer
+from .chain_plan import plan_of
 from .compile_kernel import Generated, generate_slice
 from .function_program import finish_program
 from .host_part import copying_module, phase_module, with_reasons
@@ -230,7 +231,7 @@ class _Linker:
         def of_slice(node: Call, part: KernelSlice) -> tuple[object, ...]:
             kernel = part.kernel
             turns = [of_slice(node, turn) for turn in part.turns]
-            return part.kind, part.tuned, kernel.tiling, kernel.text, kernel.signature, self._places(node, part), turns
+            return part.kind, part.tuned, part.chosen, kernel.text, kernel.signature, self._places(node, part), turns
 
         try:
             kernels = [[of_slice(node, part) for part in slices[node]] for node in phase.calls]
@@ -268,7 +269,7 @@ class _Linker:
 
     def _layer(self, node: Call, kind: str, loaded: int, stored: int, schedule: str) -> Layer:
         function = function_of(node)
-        shape = function.attrs.get("shape")
+        shape, plan = function.attrs.get("shape"), plan_of(function)
         return Layer(
             name=function.name,
             nodes=node.span.nodes,
@@ -279,7 +280,7 @@ class _Linker:
             macs=int(str(function.attrs.get("macs", 0))),
             operators=operators_of(function),
             boundaries=(str(function.attrs["not_chained"]),) if "not_chained" in function.attrs else (),
-            saved_bytes=int(str(function.attrs.get("saved_bytes", 0))),
+            saved_bytes=plan.saved_bytes if plan is not None else 0,
             bytes_loaded=loaded,
             bytes_stored=stored,
             schedule=schedule,

@@ -14,8 +14,9 @@ from ...errors import CompileError
 from ..operators.depthwise_mode import in_depthwise_mode
 from ..operators.lower import Kernel, copy_kernel, lower_function
 from ..operators.weight_groups import in_records
-from ..schedule.tiling import ChainTiling
+from ..schedule.tiling import Tiling
 from . import forms
+from .chain_plan import plan_of
 from .depthwise_split import Slice, Split, fastest_in_mode, split, split_at
 from .phases import function_of, is_packed_concat
 from .tuned import Lookup, Setting, Tuned, layer_text
@@ -31,6 +32,7 @@ class KernelSlice:
     ``inputs``: for each of the kernel's inputs, which operand of the call it is a part of, and the byte at which that
     part begins. ``output_shift``: the byte of the result at which the kernel's output begins. ``turns``: slices that
     may be computed instead, taking turns in the stream. ``tuned``: the setting that was measured, which comes first.
+    ``chosen``: the tiling that a pass chose.
     """
 
     kernel: Kernel
@@ -39,6 +41,7 @@ class KernelSlice:
     output_shift: int = 0
     turns: tuple[KernelSlice, ...] = ()
     tuned: Tuned | None = None
+    chosen: Tiling | None = None
 
 
 def slices_of(
@@ -56,10 +59,10 @@ def slices_of(
         if parts is not None:
             return [replace(part, tuned=found) for part in parts]
         return _fastest_form(node, kernel, config, rate, threads)
-    if kernel.producers and "record" in function.attrs:
-        record, cycles = _numbers(function.attrs["record"])
-        chained = Tuned(Setting(ChainTiling(*kernel.tiling), str(function.attrs.get("chain_form", ""))), cycles, record)
-        return [replace(_whole(node, kernel), tuned=chained)]
+    plan = plan_of(function)
+    if plan is not None:
+        measured = Tuned(Setting(plan.tiling, plan.form), plan.cycles, plan.record) if plan.record else None
+        return [replace(_whole(node, kernel), tuned=measured, chosen=plan.tiling)]
     return [_with_setting(_whole(node, in_records(kernel, config)), tuned)]
 
 
@@ -103,12 +106,6 @@ def form_of(parts: Sequence[KernelSlice]) -> tuple[str, int]:
 
 def _with_setting(part: KernelSlice, tuned: Lookup | None) -> KernelSlice:
     return replace(part, tuned=tuned(part.kernel.signature)) if tuned is not None else part
-
-
-def _numbers(value: object) -> tuple[int, int]:
-    """Of an attribute."""
-    first, second = value if isinstance(value, tuple) else (0, 0)
-    return int(str(first)), int(str(second))
 
 
 def _whole(node: Call, kernel: Kernel) -> KernelSlice:

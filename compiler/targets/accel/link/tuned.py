@@ -13,7 +13,7 @@ from ....tune.database import Database, Key, Point
 from ....tune.errors import TuningError
 from ...sources import sources_digest
 from ..operators.lower import Kernel
-from ..schedule.tiling import LOOP_ORDERS, ChainTiling, Tiling
+from ..schedule.tiling import ChainTiling, Tiling
 from .forms import FORMS, SHARED
 
 DETAILS = frozenset({"order", "epilogue_groups", "epilogue_rows", "portion"})
@@ -102,15 +102,11 @@ def point_tiling(point: Point) -> Tiling:
     kinds: tuple[type[Tiling], ...] = (Tiling, ChainTiling)
     kind = next((each for each in kinds if {field.name for field in fields(each)} == point.keys()), None)
     default = asdict(kind(1, 1, 1, 0, "cyx", 1, 1, 1)) if kind is not None else {}
-    right = all(
-        type(point[name]) is type(value) and (not isinstance(value, int) or 0 <= point[name] <= 1 << 20)
-        for name, value in default.items()
-    )
-    orders = [order for order in LOOP_ORDERS if kind is Tiling or order.endswith("c")]
-    sizes = ("groups", "rows", "columns", "epilogue_groups", "epilogue_rows", "threads")
-    if kind is None or not right or any(point[name] < 1 for name in sizes) or point["order"] not in orders:
+    typed = all(type(point[name]) is type(value) for name, value in default.items())
+    tiling = kind(**point) if kind is not None and typed else None
+    if tiling is None or tiling.fault:
         raise TuningError(f"a tuning database holds {dict(point)!r}, which is no tiling", hint="make it anew")
-    return kind(**point)
+    return tiling
 
 
 def point_setting(text: str, point: Point) -> Setting:

@@ -18,8 +18,9 @@ from ....graph.registry import Family, operator_of
 from ....graph.visit import calls, topological_order
 from ....operators.lowering import lower_call
 from ....tensor import ir as tir
+from ....tensor.ir import PrimFunc
 from ....tensor.printer import function_text
-from ....tensor.schedule import Schedule, create_schedule
+from ....tensor.schedule import Schedule, Trace, create_schedule
 from ....tensor.view import Builder, NotLoweredError, View
 from ...errors import CompileError
 from .builder import Formula, PackedBuilder, Window
@@ -115,7 +116,7 @@ class Kernel:
     """A fused function as tensor expressions. ``inputs`` are the function's parameters, then its constants.
 
     ``section`` makes its result. A chain has ``producers`` too, the first layer first: the last vector stage of each is
-    the ``data`` of the next one. ``tiling``: the fields of the tiling that was chosen for it already, or nothing.
+    the ``data`` of the next one.
     """
 
     name: str
@@ -125,7 +126,6 @@ class Kernel:
     section: Section
     blocks: Blocks
     producers: tuple[Section, ...] = ()
-    tiling: tuple[Any, ...] = ()
 
     @cached_property
     def signature(self) -> str:
@@ -164,6 +164,11 @@ class Kernel:
     def unscheduled(self) -> Schedule:
         """The kernel's function before any step of a schedule; whoever schedules it takes a copy."""
         return create_schedule(self.output, self.inputs, self.name)
+
+    @cached_property
+    def schedules(self) -> dict[object, tuple[PrimFunc, Trace]]:
+        """What it was scheduled to already, by core and tiling: passes hand it on to the linker with the kernel."""
+        return {}
 
     @cached_property
     def text(self) -> str:
@@ -265,11 +270,7 @@ class _Lowering:
         inputs = (*params, *(tensor for tensor, _ in self.constants))
         *producers, last = sections
         blocks = self._builder(self.function).blocks
-        tiling = self.function.attrs.get("tiling", ())
-        return Kernel(
-            self.function.name, inputs, tuple(self.constants), output, last, blocks, tuple(producers),
-            tiling if isinstance(tiling, tuple) else (),
-        )  # fmt: skip
+        return Kernel(self.function.name, inputs, tuple(self.constants), output, last, blocks, tuple(producers))
 
     def _placeholder(self, node: Var | Constant, wish: str) -> te.Tensor:
         return te.placeholder(node.shape, _dtype(node), Builder(_taken=self.taken).name(wish))

@@ -8,7 +8,7 @@ chain must be faster than that of its layers apart, by ``Measure``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from math import prod
@@ -18,18 +18,20 @@ from .....hw.dram_rate import DramRate
 from ....graph import Attrs, Call, Constant, Expr, Function, Module, Span, Var, call, calls
 from ....graph.registry import Anchor, operator_of
 from ....graph.visit import topological_order, use_counts, with_children
+from ....passes.manager import Counted, Pass
 from ...errors import CompileError
 from ...memory_plan import aligned
-from ...target import Measure
+from ...target import Job, Measure
 from ..cost.chain_tiling import chain_estimate, chain_tilings
 from ..link.alone import kernel_program
+from ..link.chain_plan import PLAN, ChainPlan
 from ..link.compile_kernel import generate_slice
 from ..link.depthwise_split import estimate_apart, on_array
 from ..link.forms import ARRAY, MODE, VECTOR
 from ..link.function_program import unchecked_program
-from ..link.kept_kernels import kept_result
+from ..link.kept_kernels import kept_result, kernels_from
 from ..link.slices import KernelSlice, slices_of
-from ..link.tuned import Lookup, Tuned, chain_text, layer_text
+from ..link.tuned import Lookup, Tuned, chain_text, layer_text, tuned_settings
 from ..operators.depthwise_mode import in_depthwise_mode
 from ..operators.empty_matrices import Kept
 from ..operators.lower import lower_function
@@ -72,16 +74,6 @@ def on_vector_engine(function: Function) -> Function:
     return function
 
 
-@dataclass(frozen=True)
-class Chain:
-    """A chain that was made or measured. ``saved_bytes``: of DRAM traffic."""
-
-    function: Function
-    cycles: int
-    apart: int
-    saved_bytes: int
-
-
 Candidate = tuple[str, ChainTiling, float]
 """A form of a chain's depthwise layers, a tiling, and the estimate."""
 
@@ -104,6 +96,12 @@ class Decision:
     apart: int
     tuned: Tuned | None = None
 
+    def plan(self, part: Sequence[Call]) -> ChainPlan:
+        """For the linker; ``part``: the chain's layers, whose results but the last stay on the core."""
+        saved = 2 * sum(prod(node.shape) for node in part[:-1])
+        record = self.tuned.record if self.tuned is not None else 0
+        return ChainPlan(self.tiling, self.form, self.cycles, self.apart, saved, record)
+
 
 def chain(
     module: Module, config: CoreConfig, rate: DramRate, measure: Measure, *, threads: int, tuned: Lookup | None = None
@@ -112,7 +110,22 @@ def chain(
 
     ``threads``, ``tuned``: how layers apart are compiled.
     """
-    return _Chainer(module, config, rate, threads, tuned, measure=measure).run()
+    return _Chainer(module, config, rate, threads, tuned, measure=measure).run().module
+
+
+def chains_pass(config: CoreConfig, rate: DramRate, job: Job, *, threads: int, tuned: str = "") -> Pass:
+    """The pass that makes chains where the job's measure says that they are faster; it counts them. ``tuned``: the path
+    of a tuning database, or nothing."""
+
+    def run(module: Module) -> Counted:
+        if job.measure is None:
+            return Counted(module, 0)
+        job.progress("choosing chains")
+        lookup = tuned_settings(tuned, config, rate) if tuned else None
+        with kernels_from(job.kept):
+            return _Chainer(module, config, rate, threads, lookup, measure=job.measure).run()
+
+    return Pass("chains", run, needs=("pack-layout",), stage="chained")
 
 
 def promising_chains(module: Module, config: CoreConfig, rate: DramRate, threads: int) -> list[Promising]:
@@ -131,6 +144,7 @@ class _Proposer:
     tuned: Lookup | None = None
     _estimates: dict[object, float] = field(default_factory=dict)
     _candidates_of: dict[object, list[Candidate]] = field(default_factory=dict)
+    _merged: dict[object, Function] = field(default_factory=dict)
     _records: dict[object, Tuned | None] = field(default_factory=dict)
     _refused: set[object] = field(default_factory=set)
     _reasons: dict[Expr, str] = field(default_factory=dict)
@@ -221,10 +235,17 @@ class _Proposer:
         found: list[Candidate] = []
         forms = forms_of(self.config, part)
         for name in (MODE,) if MODE in forms else forms:
-            problem = Problem(self.config, lower_function(merged(part, forms[name])), 1, rate=self.rate)
+            problem = Problem(self.config, lower_function(self._whole(part, name)), 1, rate=self.rate)
             for tiling in chain_tilings(problem)[: TRIED_IN_MODE if name == MODE else TRIED]:
                 found.append((name, tiling, chain_estimate(problem, tiling) or float("inf")))
         return found
+
+    def _whole(self, part: Sequence[Call], form: str) -> Function:
+        """The function of a chain, its tiling open."""
+        key = form, *part
+        if key not in self._merged:
+            self._merged[key] = merged(part, forms_of(self.config, part)[form])
+        return self._merged[key]
 
     def _record(self, part: Sequence[Call]) -> Tuned | None:
         """What a database says of a chain, if that is a form that the core has."""
@@ -242,11 +263,12 @@ class _Chainer(_Proposer):
 
     measure: Measure = field(kw_only=True)
     _measured: dict[object, Decision | str] = field(default_factory=dict)
+    _made_of: dict[tuple[Call, ...], Function] = field(default_factory=dict)
 
-    def run(self) -> Module:
+    def run(self) -> Counted:
         if not self.config.inp_takes_results:
-            return self.module
-        made_of: dict[Call, tuple[Chain, Sequence[Call]]] = {}
+            return Counted(self.module, 0)
+        made_of: dict[Call, tuple[Function, Sequence[Call]]] = {}
         for path in self._paths():
             why: dict[Expr, str] = {}
             parts = self._parts(path)
@@ -263,11 +285,11 @@ class _Chainer(_Proposer):
             self._reasons |= {node: why[node] for node in alone if node in why}
             for part in parts:
                 made = self._made(part)
-                if isinstance(made, Chain):
+                if isinstance(made, Function):
                     made_of[part[-1]] = made, part
-        return self._rewritten(made_of) if made_of or self._reasons else self.module
+        return Counted(self._rewritten(made_of) if made_of or self._reasons else self.module, len(made_of))
 
-    def _rewritten(self, made_of: Mapping[Call, tuple[Chain, Sequence[Call]]]) -> Module:
+    def _rewritten(self, made_of: Mapping[Call, tuple[Function, Sequence[Call]]]) -> Module:
         body = self.module.main.body
         values: dict[Expr, Expr] = {}
         for node in topological_order(body):
@@ -275,7 +297,7 @@ class _Chainer(_Proposer):
                 made, part = made_of[node]
                 first, *others = part
                 span = Span(first.span.merged(*(each.span for each in others)).nodes, node.span.tensor)
-                values[node] = call(made.function, *(values[arg] for arg in outside(part)), span=span)
+                values[node] = call(made, *(values[arg] for arg in outside(part)), span=span)
                 continue
             new = with_children(node, tuple(values[child] for child in node.children))
             if isinstance(new, Call) and isinstance(new.op, Function) and node in self._reasons:
@@ -284,20 +306,21 @@ class _Chainer(_Proposer):
             values[node] = new
         return self.module.with_main(values[body])
 
-    def _made(self, part: Sequence[Call]) -> Chain | str:
-        """The chain of these layers, or why it is none."""
-        key = _key(part)
+    def _made(self, part: Sequence[Call]) -> Function | str:
+        """The chain of these layers, with its plan, or why it is none."""
+        key, layers = _key(part), tuple(part)
         if key not in self._measured:
             self._measured[key] = self._decided(part)
         decided = self._measured[key]
         if isinstance(decided, str):
             return decided
-        saved = 2 * sum(prod(node.shape) for node in part[:-1])
-        attrs: dict[str, object] = {"tiling": astuple(decided.tiling), "saved_bytes": saved}
-        if decided.tuned is not None:
-            attrs |= {"record": (decided.tuned.record, decided.tuned.cycles), "chain_form": decided.form}
-        function = merged(part, forms_of(self.config, part)[decided.form], **attrs)
-        return Chain(function, decided.cycles, decided.apart, saved)
+        if layers not in self._made_of:
+            function = merged(part, forms_of(self.config, part)[decided.form], decided.plan(part))
+            measured = self._merged.get((decided.form, *part))
+            if measured is not None:  # what was compiled for it is not compiled again
+                lower_function(function).schedules.update(lower_function(measured).schedules)
+            self._made_of[layers] = function
+        return self._made_of[layers]
 
     def _decided(self, part: Sequence[Call]) -> Decision | str:
         """What `_decide` says; what it says by a database is not kept."""
@@ -310,12 +333,11 @@ class _Chainer(_Proposer):
         """The fastest of what is tried: the setting that a database has, and candidates of each form."""
         best: tuple[int, ChainTiling, str, Tuned | None] | None = None
         refusals: list[str] = []
-        forms = forms_of(self.config, part)
         found = self._record(part)
         if found is not None and isinstance(found.setting.tiling, ChainTiling):
             tiling, form = found.setting.tiling, found.setting.form
             try:
-                best = self._cycles_together(merged(part, forms[form]), tiling), tiling, form, found
+                best = self._cycles_together(self._whole(part, form), tiling), tiling, form, found
             except CompileError as error:
                 refusals.append(error.message)
         candidates = self._candidates(part)
@@ -326,7 +348,7 @@ class _Chainer(_Proposer):
                 if cost > near * best_estimate:
                     break
                 try:
-                    cycles = self._cycles_together(merged(part, forms[form]), tiling)
+                    cycles = self._cycles_together(self._whole(part, form), tiling)
                 except CompileError as error:
                     refusals.append(error.message)
                     continue
@@ -413,8 +435,8 @@ def outside(part: Sequence[Call]) -> list[Expr]:
     return list(dict.fromkeys(arg for node in part for arg in node.args if arg not in part))
 
 
-def merged(part: Sequence[Call], form: Form = on_vector_engine, **attrs: object) -> Function:
-    """The function of a chain whose depthwise layers have this form."""
+def merged(part: Sequence[Call], form: Form = on_vector_engine, plan: ChainPlan | None = None) -> Function:
+    """The function of a chain whose depthwise layers have this form. Without a ``plan`` its tiling is open."""
     values: dict[Expr, Expr] = {}
     params = []
     for number, arg in enumerate(outside(part)):
@@ -433,7 +455,8 @@ def merged(part: Sequence[Call], form: Form = on_vector_engine, **attrs: object)
         "shape": functions[-1].attrs.get("shape", part[-1].shape),
         "macs": sum(int(str(function.attrs.get("macs", 0))) for function in functions),
     }
-    return Function(tuple(params), values[part[-1]], Attrs({**own, **attrs}))
+    planned = {PLAN: plan} if plan is not None else {}
+    return Function(tuple(params), values[part[-1]], Attrs({**own, **planned}))
 
 
 def forms_of(config: CoreConfig, part: Sequence[Call]) -> Mapping[str, Form]:

@@ -14,6 +14,7 @@ from .....hw.config import CoreConfig
 from .....hw.dram_rate import USUAL_RATE, DramRate
 from .....hw.isa import Scratchpad
 from .....hw.memories import SCRATCHPADS
+from ....graph.records import Record
 from ..operators.lower import Kernel, Section
 from ..stream.scratchpads import has_zones_in_turn
 
@@ -34,8 +35,12 @@ EPILOGUE_OVERHEAD = 6
 """Cycles assumed lost with each part of a tile that goes through the vector stages."""
 
 
+LARGEST_SIZE = 1 << 20
+"""Of a tile, in any direction: no core has scratchpads for more."""
+
+
 @dataclass(frozen=True)
-class Tiling:
+class Tiling(Record):
     """Sizes of a tile and the order of the loops over tiles.
 
     ``groups``, ``rows``, ``columns``: channel groups, rows and columns of the output. ``reduction``: input channel
@@ -56,6 +61,22 @@ class Tiling:
     threads: int
     portion: int = 0
 
+    @property
+    def fault(self) -> str:
+        """What no tiling can have, as one from a stranger's file may; empty if nothing."""
+        for name in ("groups", "rows", "columns", "epilogue_groups", "epilogue_rows", "threads"):
+            if not 1 <= getattr(self, name) <= LARGEST_SIZE:
+                return f"{name} {getattr(self, name)}"
+        for name in ("reduction", "portion"):
+            if not 0 <= getattr(self, name) <= LARGEST_SIZE:
+                return f"{name} {getattr(self, name)}"
+        return "" if self.order in self.orders else f"order {self.order!r}"
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """Those that its loops may have."""
+        return tuple(LOOP_ORDERS)
+
 
 @dataclass(frozen=True)
 class ChainTiling(Tiling):
@@ -68,6 +89,10 @@ class ChainTiling(Tiling):
     resident: bool = True
     skewed: bool = True
     ahead: bool = False
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        return tuple(order for order in LOOP_ORDERS if order.endswith("c"))
 
 
 def matrix_bytes(section: Section, config: CoreConfig) -> float:

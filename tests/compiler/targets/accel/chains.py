@@ -6,7 +6,9 @@ import random
 from dataclasses import dataclass, replace
 
 from weft.compiler.graph import Attrs, Call, Expr, Function, Module, Span, Var, call
+from weft.compiler.targets.accel.link.chain_plan import ChainPlan
 from weft.compiler.targets.accel.passes.chain import WINDOWS, Form, merged, on_vector_engine
+from weft.compiler.targets.accel.schedule.tiling import ChainTiling
 from weft.hw.config import TINY, CoreConfig
 
 from .kernels import Build
@@ -147,10 +149,12 @@ def layers_of(case: ChainCase, config: CoreConfig) -> tuple[list[Var], list[Call
     return inputs, nodes
 
 
-def chain_function(case: ChainCase, config: CoreConfig, form: Form = on_vector_engine, **attrs: object) -> Function:
-    """All layers in one function, depthwise ones in this form."""
+def chain_function(
+    case: ChainCase, config: CoreConfig, form: Form = on_vector_engine, tiling: ChainTiling | None = None
+) -> Function:
+    """All layers in one function, depthwise ones in this form. Without ``tiling`` the linker chooses one."""
     _, nodes = layers_of(case, config)
-    return merged(nodes, form, **attrs)
+    return merged(nodes, form, ChainPlan(tiling, "", 0, 0, 0) if tiling is not None else None)
 
 
 def apart(case: ChainCase, config: CoreConfig) -> Module:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -76,7 +76,7 @@ def cases(count: int) -> list[tuple[ChainCase, CoreConfig, ChainTiling]]:
 
 @pytest.mark.parametrize(("case", "config", "tiling"), cases(24), ids=str)
 def test_a_chain_of_any_layers_equals_numpy(case: ChainCase, config: CoreConfig, tiling: ChainTiling) -> None:
-    model = check(chain_function(case, config, tiling=astuple(tiling)), config)
+    model = check(chain_function(case, config, tiling=tiling), config)
     assert model.layers[-1].kind == "chain"
 
 
@@ -93,14 +93,14 @@ def pooled_cases(seeds: Sequence[int]) -> list[tuple[ChainCase, CoreConfig, Chai
 
 @pytest.mark.parametrize(("case", "config", "tiling"), pooled_cases(range(24)), ids=str)
 def test_a_chain_with_poolings_equals_numpy(case: ChainCase, config: CoreConfig, tiling: ChainTiling) -> None:
-    model = check(chain_function(case, config, tiling=astuple(tiling)), config)
+    model = check(chain_function(case, config, tiling=tiling), config)
     assert model.layers[-1].kind == "chain"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("case", "config", "tiling"), pooled_cases(range(24, 300)), ids=str)
 def test_many_chains_with_poolings_equal_numpy(case: ChainCase, config: CoreConfig, tiling: ChainTiling) -> None:
-    check(chain_function(case, config, tiling=astuple(tiling)), config)
+    check(chain_function(case, config, tiling=tiling), config)
 
 
 def mode_cases(seeds: Sequence[int]) -> list[tuple[ChainCase, CoreConfig, ChainTiling]]:
@@ -129,7 +129,7 @@ def in_mode(config: CoreConfig) -> Form:
 
 @pytest.mark.parametrize(("case", "config", "tiling"), mode_cases([*range(24), LONG_BOUNDS]), ids=str)
 def test_a_chain_in_the_depthwise_mode_equals_numpy(case: ChainCase, config: CoreConfig, tiling: ChainTiling) -> None:
-    function = chain_function(case, config, in_mode(config), tiling=astuple(tiling))
+    function = chain_function(case, config, in_mode(config), tiling=tiling)
     program = disassemble(config, program_of(check(function, config)).program)
     assert any(each.depthwise for each in program if isinstance(each, Gemm))
     plain = chain_function(case, config)
@@ -144,13 +144,13 @@ def test_many_chains_in_the_depthwise_mode_equal_numpy(
     case: ChainCase, config: CoreConfig, tiling: ChainTiling
 ) -> None:
     fits = case.seed not in IN_PIECES_IN_MODE
-    check_or_refuse(chain_function(case, config, in_mode(config), tiling=astuple(tiling)), config, fits=fits)
+    check_or_refuse(chain_function(case, config, in_mode(config), tiling=tiling), config, fits=fits)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("case", "config", "tiling"), cases(200)[24:], ids=str)
 def test_many_chains_equal_numpy(case: ChainCase, config: CoreConfig, tiling: ChainTiling) -> None:
-    check(chain_function(case, config, tiling=astuple(tiling)), config)
+    check(chain_function(case, config, tiling=tiling), config)
 
 
 @pytest.mark.parametrize(
@@ -159,12 +159,12 @@ def test_many_chains_equal_numpy(case: ChainCase, config: CoreConfig, tiling: Ch
 def test_the_rtl_gives_the_same_in_the_predicted_cycles(
     case: ChainCase, config: CoreConfig, tiling: ChainTiling
 ) -> None:
-    equal_on_the_rtl(case, config, chain_function(case, config, tiling=astuple(tiling)))
+    equal_on_the_rtl(case, config, chain_function(case, config, tiling=tiling))
 
 
 @pytest.mark.parametrize(("case", "config", "tiling"), mode_cases(range(16))[::3], ids=str)
 def test_the_rtl_gives_the_same_in_the_depthwise_mode(case: ChainCase, config: CoreConfig, tiling: ChainTiling) -> None:
-    equal_on_the_rtl(case, config, chain_function(case, config, in_mode(config), tiling=astuple(tiling)))
+    equal_on_the_rtl(case, config, chain_function(case, config, in_mode(config), tiling=tiling))
 
 
 def equal_on_the_rtl(case: ChainCase, config: CoreConfig, function: Function) -> None:
@@ -191,7 +191,7 @@ def equal_on_the_rtl(case: ChainCase, config: CoreConfig, function: Function) ->
 @pytest.mark.parametrize("ahead", [False, True])
 def test_every_way_through_a_block_equals_numpy(resident: bool, skewed: bool, ahead: bool) -> None:
     tiling = replace(TILING, resident=resident, skewed=skewed, ahead=ahead)
-    check(chain_function(BLOCK, TINY, tiling=astuple(tiling)), TINY)
+    check(chain_function(BLOCK, TINY, tiling=tiling), TINY)
 
 
 def test_the_loops_of_a_chain_mean_the_same_before_they_are_instructions() -> None:
@@ -206,7 +206,7 @@ def test_the_loops_of_a_chain_mean_the_same_before_they_are_instructions() -> No
 
 
 def test_nothing_between_the_layers_goes_to_dram() -> None:
-    model = check(chain_function(BLOCK, TINY, tiling=astuple(TILING)), TINY)
+    model = check(chain_function(BLOCK, TINY, tiling=TILING), TINY)
     program = disassemble(TINY, program_of(model).program)
     stored = sum(each.rows * each.columns for each in program if isinstance(each, Store))
     assert stored == 9 * 8 * 2  # the result: two groups of four channels

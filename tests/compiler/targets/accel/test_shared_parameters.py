@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
-
 import numpy as np
 import pytest
 from weft.compiler.graph import Constant, Expr, Function, GraphError, call
@@ -83,7 +81,7 @@ FIRST_SHARED = 1
 def test_a_chain_loads_them_once_for_all_tiles(resident: bool, times: int) -> None:
     tiling = ChainTiling(2, 2, 2, 4, "yxc", 2, 2, 1, resident=resident, skewed=resident)
     layers = (LayerCase("dense", 16), LayerCase("dense", 8))
-    function = chain_function(ChainCase((1, 8, 6, 4), layers, seed=FIRST_SHARED), TINY, tiling=astuple(tiling))
+    function = chain_function(ChainCase((1, 8, 6, 4), layers, seed=FIRST_SHARED), TINY, tiling=tiling)
     assert loaded(check(function, TINY)) == 3 + times * 3 * 8 // TINY.block_out
 
 

@@ -94,7 +94,7 @@ def test_what_finds_no_room_behind_other_layers_finds_it_where_scratchpads_begin
     acc = build.conv(build.input(1, 32, 6, 6), 32, 32, (5, 5), pads=(2, 2, 2, 2))
     kernel = lower_function(build.function(build.requantise(acc, 32, 70_000)))
     only = Tiling(1, 6, 6, 2, "cyx", 1, 6, 2)
-    monkeypatch.setattr(compile_kernel, "_tilings", lambda problem, first: iter([only]))
+    monkeypatch.setattr(compile_kernel, "_tilings", lambda problem, chosen, first: iter([only]))
     emitter = Emitter(core)
     before = emitter.rings[Memory.WGT]
     before.release(before.take(40, "of a layer before"))

@@ -12,7 +12,9 @@ from weft.compiler.compile import compile_model
 from weft.compiler.graph import Attrs, Call, Function, Module, Tuple, Var, call, calls, evaluate_function
 from weft.compiler.graph.visit import substitute
 from weft.compiler.model import CompiledModel
-from weft.compiler.targets.accel.passes.chain import chain, merged, signature, why_not
+from weft.compiler.targets.accel.link.chain_plan import plan_of
+from weft.compiler.targets.accel.link.depthwise_split import on_array
+from weft.compiler.targets.accel.passes.chain import chain, merged, on_vector_engine, signature, why_not
 from weft.compiler.targets.target import Job, Measure
 from weft.hw.config import TINY
 from weft.hw.dram_rate import DramRate
@@ -56,7 +58,9 @@ def test_layers_become_one_function_where_that_is_faster() -> None:
     (made,) = functions(chain(module, ROOMY, DramRate(), measured(1, 1, 10**6), threads=2))
     assert made.name == "layer0+layer1+layer2"
     assert made.attrs["macs"] == sum(int(str(each.attrs.get("macs", 0))) for each in functions(module))
-    assert made.attrs["saved_bytes"] == SAVED
+    plan = plan_of(made)
+    assert plan is not None
+    assert (plan.cycles, plan.apart, plan.saved_bytes, plan.record) == (1, 10**6, SAVED, 0)
 
 
 def test_layers_stay_apart_where_that_is_faster() -> None:
@@ -204,8 +208,8 @@ def test_a_chain_means_what_its_layers_mean() -> None:
     (x,), nodes = layers_of(BLOCK, ROOMY)
     value = np.random.default_rng(1).integers(-128, 128, x.type.shape).astype(np.int8)
     whole = evaluate_function(Function((x,), nodes[-1]), [value])
-    for array in (False, True):
-        np.testing.assert_array_equal(evaluate_function(merged(nodes, array=array), [value]), whole)
+    for form in (on_vector_engine, on_array):
+        np.testing.assert_array_equal(evaluate_function(merged(nodes, form), [value]), whole)
 
 
 WITH_MODE = replace(ROOMY, name="sixteens-with-the-mode", depthwise=1)
@@ -230,7 +234,10 @@ def test_of_two_programs_in_the_mode_the_faster_is_taken(cycles: tuple[int, ...]
     module = apart(BLOCK, WITH_MODE)
     (made,) = functions(chain(module, WITH_MODE, DramRate(), measured(*cycles), threads=2))
     (first,) = functions(chain(module, WITH_MODE, DramRate(), measured(1, 2, 10**6), threads=2))
-    assert (made.attrs["tiling"] != first.attrs["tiling"]) == other
+    chosen, usual = plan_of(made), plan_of(first)
+    assert chosen is not None
+    assert usual is not None
+    assert (chosen.tiling != usual.tiling) == other
 
 
 def test_what_the_mode_cannot_compute_keeps_its_forms() -> None:
