@@ -333,7 +333,6 @@ ASKED_BY_NAME = {
     "loops/einsums": 1,
     "loops/fusion": 5,
     "loops/joins": 1,
-    "loops/kernels": 1,
     "loops/narrow_requantise": 1,
     "loops/phases": 7,
     "loops/placement": 3,

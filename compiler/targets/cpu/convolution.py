@@ -8,14 +8,33 @@ from dataclasses import dataclass
 from ... import tensor as te
 from ...tensor.ir import TensorIntrinsic
 from ..loops.convolution import ConvolutionTask
-from ..loops.convolution_sums import REST
+from ..loops.convolution_sums import REST, WORDS
 from ..loops.kernels import Tile
-from ..loops.nests import REGISTER, own_loops, split_loops, sum_together, tensorize_innermost, tidy, unroll_lanes
+from ..loops.nests import (
+    REGISTER,
+    extent_of,
+    largest_divisor,
+    own_loops,
+    split_loops,
+    sum_together,
+    tensorize_innermost,
+    tidy,
+    unroll_lanes,
+)
 from .intrinsics import grouped_dot, grouped_product, paired_dot_product
 from .llvm.byte_products import byte_form
 from .processor import Processor
 from .products import MULTIPLY
 from .tiles import convolution_tile, grouped_tile
+
+STEPS_WRITTEN_OUT = 2
+"""Steps of words in an iteration, at most."""
+
+PRODUCTS_KEPT = 1
+"""Registers of a tile for products that are not added up yet."""
+
+WEIGHTS_SHARE = 2
+"""Weights up to this part of the second-level cache are read again for each row of the result."""
 
 REST_COST, REST_STEP = 8.0, 5.0
 """Operations for each row and register of weights that a second loop over few weights adds, about; and those of one of
@@ -32,11 +51,15 @@ class CpuConvolutions:
     def pairs(self) -> bool:
         return self.target.pairs
 
-    def tile(self, width: int, channels: int, block: int) -> Tile:
-        return convolution_tile(width, channels, block, self.target)
+    def tile(self, width: int, channels: int, block: int, *, words: bool = False) -> Tile:
+        return convolution_tile(width, channels, block, self.target, PRODUCTS_KEPT if words else 0)
 
     def grouped_tile(self, width: int, block: int) -> Tile:
         return grouped_tile(width, block, self.target)
+
+    @property
+    def words(self) -> bool:
+        return byte_form(self.target, self.target.float_lanes).of_words
 
     def by_pairs(self, tile: Tile, quads: int, rest: int) -> bool:
         lanes = min(tile.lanes, self.target.float_lanes)
@@ -53,6 +76,11 @@ class CpuConvolutions:
         *loops, x, lane = schedule.get_loops(schedule.blocks()[-1])
         *before, g = loops[: 1 - task.axes]
         before += loops[1 - task.axes :]
+        words = WORDS in schedule.blocks()
+        by_rows = 0 < task.weights_a_row <= self.target.second.nbytes // WEIGHTS_SHARE
+        if by_rows:
+            places = before[1 - task.axes :]
+            before = [before[0], *places, *before[1 : 1 - task.axes]]
         outer, row = schedule.split_shifted(x, task.tile.rows)
         schedule.reorder(*before, outer, row, g, lane)
         if REST in schedule.blocks():
@@ -60,6 +88,10 @@ class CpuConvolutions:
             _sum_rest(schedule, task, self.together(task.tile))
         schedule.set_scope("acc", REGISTER)
         schedule.compute_at("acc", outer)
+        if by_rows:
+            schedule.compute_at(WORDS, before[task.axes - 1])
+        if words:
+            _widen(schedule)
         reduced, kept = split_loops(schedule, "acc")  # loops that run once are gone by now
         schedule.reorder(*reduced, *kept)
         initial = schedule.decompose_reduction("acc", reduced[0])
@@ -75,8 +107,25 @@ class CpuConvolutions:
         elif not kept:  # a tile of one value: the loops of the reduction are all there is
             return
         tensorize_innermost(schedule, reduced, kept, _step(task))
+        if words:
+            _write_out(schedule)
         if REST in schedule.blocks():
             sum_together(schedule, REST, "acc")
+
+
+def _widen(schedule: te.Schedule) -> None:
+    """Data as words, whole rows at a time."""
+    *outer, lane = own_loops(schedule, WORDS)
+    for loop in outer:
+        schedule.parallel(loop)
+    schedule.vectorize(lane)
+
+
+def _write_out(schedule: te.Schedule) -> None:
+    """Some steps, so that a loop is not over after a few of them."""
+    steps = schedule.get_loops("acc")[-1]
+    count = largest_divisor(extent_of(schedule, steps), STEPS_WRITTEN_OUT)
+    schedule.unroll(schedule.split(steps, count)[1])
 
 
 def _sum_rest(schedule: te.Schedule, task: ConvolutionTask, together: int) -> None:

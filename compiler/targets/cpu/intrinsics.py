@@ -82,6 +82,24 @@ def _dot_product(kernel: MicroKernel, acc_stride: int) -> TensorIntrinsic:
 
 
 @lru_cache(maxsize=1024)
+def word_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
+    """``acc[r, l] += sum of a[r, q] * b[l, q]`` over two values q of int16, into int32."""
+    return tensor_intrinsic(
+        _name("word_product", rows, lanes, row_stride),
+        operands=[
+            tile("acc", (rows, lanes), "int32", REGISTER, "inout", align=1),
+            tile("a", (rows, PAIR), "int16", "global", "in", strides=(row_stride, 1), align=1),
+            tile("b", (lanes, PAIR), "int16", "global", "in", align=1),
+        ],
+        loops={"row": rows, "lane": lanes, "q": PAIR},
+        meaning=lambda acc, a, b, row, lane, q: acc.store(
+            (row, lane), acc[row, lane] + a[row, q].astype("int32") * b[lane, q].astype("int32")
+        ),
+        emits=MicroKernel("word_product", (rows, lanes, row_stride)),
+    )
+
+
+@lru_cache(maxsize=1024)
 def pair_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
     """``acc[r, l] += sum of a[r, q] * b[l, q]`` over two values q of bfloat16, into float32, in any order, by
     fused multiply-adds. A processor's instruction may take numbers below 2**-126 as 0."""
@@ -222,6 +240,7 @@ KINDS: dict[str, tuple[Callable[..., TensorIntrinsic], int]] = {
     "outer_product": (outer_product, 3),
     "dot_product": (dot_product, 3),
     "paired_dot_product": (paired_dot_product, 4),
+    "word_product": (word_product, 3),
     "pair_product": (pair_product, 3),
     "grouped_product": (grouped_product, 4),
     "grouped_dot": (grouped_dot, 4),

@@ -22,7 +22,7 @@ from ..loops.layouts import Layout
 from ..loops.pair_product import PairProductKernels
 from ..loops.placement import KernelKind
 from ..loops.product import Blocking, ProductKernels
-from .convolution import CpuConvolutions
+from .convolution import PRODUCTS_KEPT, CpuConvolutions
 from .processor import Processor
 from .products import CpuProducts, blocking_of, rated_product_tiles
 from .tiles import pieces, rated_grouped_tiles, rated_tiles
@@ -54,9 +54,10 @@ class _Asked:
 class _AskedConvolutions(CpuConvolutions):
     asked: _Asked = field(default_factory=_Asked)
 
-    def tile(self, width: int, channels: int, block: int) -> Tile:
-        default = super().tile(width, channels, block)
-        self.asked.answers = _default_first(default, rated_tiles(width, channels, block, self.target))
+    def tile(self, width: int, channels: int, block: int, *, words: bool = False) -> Tile:
+        default = super().tile(width, channels, block, words=words)
+        rated = rated_tiles(width, channels, block, self.target, PRODUCTS_KEPT if words else 0)
+        self.asked.answers = _default_first(default, rated)
         return default
 
     def grouped_tile(self, width: int, block: int) -> Tile:
@@ -112,7 +113,7 @@ def _ends_well(extent: int, block: int, tile: int) -> bool:
 class _GivenConvolutions(CpuConvolutions):
     given: Tile
 
-    def tile(self, width: int, channels: int, block: int) -> Tile:
+    def tile(self, width: int, channels: int, block: int, *, words: bool = False) -> Tile:
         return self.given
 
     def grouped_tile(self, width: int, block: int) -> Tile:

@@ -21,15 +21,15 @@ processor with two units is done with their work in half the cycles."""
 LARGEST_TILE_LANES = 256
 
 
-def convolution_tile(width: int, channels: int, block: int, target: Processor) -> Tile:
+def convolution_tile(width: int, channels: int, block: int, target: Processor, kept: int = 0) -> Tile:
     """The tile with the fewest cycles for a row of the image: all registers but those for a step's weights and a value,
     which LLVM holds beside the sums; with more, sums would go to the stack and back in each step. Where tiles do not
-    divide the row, the last two overlap."""
-    rated = rated_tiles(width, channels, block, target)
+    divide the row, the last two overlap. ``kept``: further registers that a step takes."""
+    rated = rated_tiles(width, channels, block, target, kept)
     return min(rated, key=lambda each: (each[0], -each[1].rows))[1] if rated else Tile(1, block)
 
 
-def rated_tiles(width: int, channels: int, block: int, target: Processor) -> list[tuple[float, Tile]]:
+def rated_tiles(width: int, channels: int, block: int, target: Processor, kept: int = 0) -> list[tuple[float, Tile]]:
     """All tiles for which there are registers, with the cycles of a row of the image for one channel."""
     found = []
     for lanes in range(block, min(channels, LARGEST_TILE_LANES) + 1, block):
@@ -38,7 +38,7 @@ def rated_tiles(width: int, channels: int, block: int, target: Processor) -> lis
         parts = len(pieces(lanes, target.float_lanes))
         load = WEIGHT_LOAD_CYCLES * (SPLIT_LOAD if lanes > block and lanes % target.float_lanes else 1)
         for rows in range(1, min(width, target.registers) + 1):
-            if rows * parts + parts + 1 > target.registers:
+            if rows * parts + parts + 1 + kept > target.registers:
                 break
             loads = rows / target.core.loads + parts * load
             cycles = max(rows * parts, loads, FMA_CHAINS) + LOADS_FELT * loads

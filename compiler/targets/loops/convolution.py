@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Protocol
+
+import numpy as np
 
 from ... import tensor as te
 from ...graph.ir import Call, Constant, Expr
@@ -15,10 +17,11 @@ from ...tensor import ir as tir
 from ...tensor.view import Builder, View
 from ..errors import CompileError
 from .byte_pairs import PairedWeights, by_pairs
-from .convolution_sums import byte_sums, float_sums, grouped_sums, packed_bytes, pair_sums
+from .convolution_sums import byte_sums, float_sums, grouped_sums, packed_bytes, pair_sums, word_sums
 from .fusion import FusedGroup
 from .kernels import Array, Kernel, Operands, Tile, finished, lower_members
-from .layouts import PAIR, PREFERRED_BLOCKS, QUAD, Layout, channel_block, halo_of, to_memory
+from .layouts import PAIR, PREFERRED_BLOCKS, QUAD, UINT8_OFFSET, Layout, channel_block, halo_of, to_memory
+from .narrow_requantise import is_requantise
 from .phases import joins_phases
 from .placement import Placement
 from .product import Step
@@ -115,6 +118,8 @@ class ConvolutionTask:
     ``axes``: of an image 2, of a volume 3. ``row_stride``: elements of the data from one pixel of a tile to the next.
     ``group``: channels of a group where a block holds several groups, else 0. ``step``: what is multiplied. ``paired``:
     whether the bytes of ``acc`` bear sums of pairs in 16 bits; there may be a stage `REST` with others.
+    ``weights_a_row``: bytes of all weights, where data is widened to words and each row of it is used for one row of
+    the result only; else 0.
     """
 
     axes: int
@@ -123,6 +128,7 @@ class ConvolutionTask:
     group: int
     step: Step
     paired: bool = False
+    weights_a_row: int = 0
 
 
 class ConvolutionSchedule(Protocol):
@@ -132,11 +138,16 @@ class ConvolutionSchedule(Protocol):
     def pairs(self) -> bool:
         """Whether there is an instruction for values of bfloat16 by twos."""
 
-    def tile(self, width: int, channels: int, block: int) -> Tile:
-        """For rows of ``width`` pixels and groups of ``channels``; its lanes are whole blocks, and divide a group."""
+    def tile(self, width: int, channels: int, block: int, *, words: bool = False) -> Tile:
+        """For rows of ``width`` pixels and groups of ``channels``; its lanes are whole blocks, and divide a group.
+        ``words``: for bytes that are widened before."""
 
     def grouped_tile(self, width: int, block: int) -> Tile:
         """Where a block holds several groups; its lanes are one block."""
+
+    @property
+    def words(self) -> bool:
+        """Whether bytes that are not multiplied by pairs are widened to words before."""
 
     def by_pairs(self, tile: Tile, quads: int, rest: int) -> bool:
         """Whether sums of bytes are worth being computed by pairs in 16 bits, for a tile of so many fours of weights of
@@ -182,7 +193,8 @@ class ConvolutionKernels:
         if group_channels:
             tile = self.schedule.grouped_tile(anchor.shape[-1], block)
         else:
-            tile = self.schedule.tile(anchor.shape[-1], channels // anchor.attr("groups") // prod(phases), block)
+            row = anchor.shape[-1], channels // anchor.attr("groups") // prod(phases), block
+            tile = self.schedule.tile(*row)
         weights = anchor.args[1].value
         step = STEPS[anchor.args[0].dtype]
         sums = grouped_sums if group_channels else SUMS[step]
@@ -190,12 +202,16 @@ class ConvolutionKernels:
         if step == "bytes" and not group_channels:
             paired, form = self._paired(packed_bytes(weights, data_layout, tile), tile)
             sums = partial(byte_sums, paired=paired)
+            if paired is None and self.schedule.words:
+                step, sums, tile = "words", word_sums, self.schedule.tile(*row, words=True)
         views: dict[Expr, View] = {anchor: sums(anchor, operands, data, data_layout, weights, tile)}
 
         def constant(call: Call, place: int, node: Constant) -> View:
             axis = 0 if len(node.shape) == 1 else 1
             return operands.constant(node, axis if len(node.shape) > axis else None)
 
+        if data.dtype == "uint8":
+            views = _without_excess(group, views[anchor], weights, operands, constant)
         own = replace(group, members=group.members[:-1]) if prod(phases) > 1 else group
         result = lower_members(own, operands, views, constant)
         tiles = channels // tile.lanes // prod(phases)
@@ -210,7 +226,8 @@ class ConvolutionKernels:
         shape = (batch, *apart, tiles, tile.lanes // block, *sizes, block)
         output = te.compute(shape, value, operands.builder.name("out"))
         row_stride = anchor.attr("strides")[-1] * data_layout.block
-        task = ConvolutionTask(len(sizes), tile, row_stride, group_channels, step, paired is not None)
+        once = PAIR * weights.size if step == "words" and prod(weights.shape[2:-1]) == 1 else 0
+        task = ConvolutionTask(len(sizes), tile, row_stride, group_channels, step, paired is not None, once)
         arrange = partial(self.schedule.arrange, task=task)
         kernel = replace(finished(operands, group.root.shape, output, layout, name, arrange), form=form)
         if not apart:
@@ -232,3 +249,24 @@ class ConvolutionKernels:
         if self.schedule.by_pairs(tile, quads, rest):
             return paired, f"pairs in 16 bits; {twice} once more"
         return None, f"words; by pairs in 16 bits {twice} once more"
+
+
+def _without_excess(
+    group: FusedGroup, sums: View, weights: Array, operands: Operands,
+    constant: Callable[[Call, int, Constant], View],
+) -> dict[Expr, View]:  # fmt: skip
+    """The sums of data that is held ``UINT8_OFFSET`` too high, less that offset times the sum of the weights. Where a
+    requantise alone reads them, it is taken off its bias, and the requantise is among the views, too."""
+    anchor = group.anchor
+    if anchor is None:
+        raise CompileError("it has no convolution", at=f"kernel {group.name!r}")
+    excess = weights.astype(np.int64).sum(tuple(range(1, weights.ndim))) * UINT8_OFFSET
+    readers = [node for node in group.members if anchor in node.args]
+    bias = readers[0].args[1] if len(readers) == 1 and is_requantise(readers[0]) else None
+    if anchor is not group.root and isinstance(bias, Constant):
+        less = Constant((bias.value.astype(np.int64) - excess).astype(np.int32))  # sums wrap, as the contract's do
+        requantise = replace(readers[0], args=(anchor, less, *readers[0].args[2:]))
+        views: dict[Expr, View] = {anchor: sums}
+        return {**views, readers[0]: lower_members(replace(group, members=(requantise,)), operands, views, constant)}
+    held = operands.array(excess.astype(np.int32))
+    return {anchor: View(sums.shape, sums.dtype, lambda index: sums[index] - held[index[1]])}

@@ -1,7 +1,8 @@
 """What a convolution adds up, as tensor expressions over packed data and packed weights.
 
 Each takes the data as it lies there and the weights (O, C / groups, H, W), and gives the sums as the graph sees them,
-from a stage ``acc`` of shape (N, tiles, H, W, lanes); of volumes all of these have an axis of depth before H.
+from a stage ``acc`` of shape (N, tiles, H, W, lanes); of volumes all of these have an axis of depth before H. Bytes of
+data are taken as they are held, which is `UINT8_OFFSET` too high.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from ...tensor import ir as tir
 from ...tensor.view import View
 from .byte_pairs import PairedWeights
 from .kernels import Array, Operands, Tile
-from .layouts import PAIR, QUAD, UINT8_OFFSET, Layout
+from .layouts import PAIR, QUAD, Layout
+
+WORDS = "words"
+"""The stage that holds the data as words."""
 
 REST = "rest"
 """The stage that adds up products of weights that do not bear sums of pairs."""
@@ -77,6 +81,24 @@ def packed_bytes(weights: Array, layout: Layout, tile: Tile) -> Array:
     return _packed(weights.astype(np.int8, copy=False), layout, tile, QUAD)
 
 
+def word_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
+    """Products of bytes that are widened to words first: data by a stage `WORDS`, weights as they are packed."""
+    packed = _packed(weights.astype(np.int16), layout, tile, PAIR)
+    _, blocks, *kernel, steps, _, _ = packed.shape
+    w = operands.array(packed)
+    wide = te.compute(data.shape, lambda *index: data[index].astype("int16"), WORDS)
+    kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), _window(kernel)
+    q = te.reduce_axis(PAIR, "q")
+    at, first = _reader(call, layout), _first_block(call, tile, blocks)
+
+    def value(n: tir.Expr, o: tir.Expr, *rest: tir.Expr) -> te.Reduction:
+        *places, lane = rest
+        word = wide[(n, first(o) + kc, *at(places, window), kb * PAIR + q)].astype("int32")
+        return te.sum(word * w[(o, kc, *window, kb, lane, q)].astype("int32"), [kc, *window, kb, q])
+
+    return _accumulator(call, tile, value)
+
+
 def byte_sums(
     call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile,
     paired: PairedWeights | None = None,
@@ -112,7 +134,7 @@ def byte_sums(
 
         others, known = _accumulator(call, tile, other, REST), sums
         sums = View(known.shape, known.dtype, lambda index: known[index] + others[index])
-    return _without_excess(sums, operands, weights)
+    return sums
 
 
 def grouped_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
@@ -137,16 +159,7 @@ def grouped_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout
         byte = data[(n, o, *at(places, window), lane // group * group + k * QUAD + q)].astype("int32")
         return te.sum(byte * w[(o, *window, k, lane, q)].astype("int32"), [*window, k, q])
 
-    if not integer:
-        return _accumulator(call, tile, floats)
-    return _without_excess(_accumulator(call, tile, bytes_), operands, weights)
-
-
-def _without_excess(view: View, operands: Operands, weights: Array) -> View:
-    """The sums of data that is held ``UINT8_OFFSET`` too high, less that offset times the sum of the weights."""
-    sums = weights.astype(np.int64).sum(tuple(range(1, weights.ndim)))
-    excess = operands.array((sums * UINT8_OFFSET).astype(np.int32))
-    return View(view.shape, view.dtype, lambda index: view[index] - excess[index[1]])
+    return _accumulator(call, tile, bytes_ if integer else floats)
 
 
 def _window(kernel: Sequence[int]) -> list[te.ReduceAxis]:

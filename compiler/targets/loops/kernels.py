@@ -17,7 +17,7 @@ from ...tensor import ir as tir
 from ...tensor.view import Builder, View, element_type
 from .fusion import FusedGroup
 from .layouts import NO_HALO, Layout, view_of
-from .narrow_requantise import narrow_requantise
+from .narrow_requantise import is_requantise, narrow_requantise
 
 Array = np.ndarray[Any, Any]
 
@@ -126,7 +126,7 @@ def lower_members(
             return known[arg] if arg in known else operands.view(arg)
 
         narrow = None
-        if node.op == "requantise":
+        if is_requantise(node):
             narrow = narrow_requantise(node, view(0, node.args[0]), partial(constant, node))
         if narrow is None:
             narrow = lower_call(operands.builder, node, [view(place, arg) for place, arg in enumerate(node.args)])

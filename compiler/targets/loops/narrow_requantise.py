@@ -2,8 +2,9 @@
 
 The contract is ``(x + bias) * multiplier + half >> shift``, plus the zero point, with a product of up to 55 bits. Here
 the multiplier is ``2**SPARE`` larger, and so is the shift: it is above 32 then, and of the product the upper 32 bits
-are enough, since the lower ones of ``half`` are 0. Zero point and half are one constant. Values of 8 bits, as of a
-requantise of a requantise, leave bits free: they are moved up first where shifts are small.
+are enough, since the lower ones of ``half`` are 0. Zero point and half are one constant. Channels of larger shifts have
+multipliers that are larger by less, where that makes all shifts the same. Values of 8 bits, as of a requantise of a
+requantise, leave bits free: they are moved up first where shifts are small.
 """
 
 from __future__ import annotations
@@ -30,9 +31,14 @@ Parameter = Callable[[int, Constant], View]
 """The view of a constant operand, at its position."""
 
 
+def is_requantise(call: Call) -> bool:
+    """Whether a call requantises."""
+    return call.op == "requantise"
+
+
 def narrow_requantise(call: Call, x: View, parameter: Parameter) -> View | None:
     """A requantise in this form; None where its parameters are not constant, or no shift fits."""
-    if call.op != "requantise" or not all(isinstance(arg, Constant) for arg in call.args[1:]):
+    if not is_requantise(call) or not all(isinstance(arg, Constant) for arg in call.args[1:]):
         return None
     bias, multiplier, shift = (arg.value.astype(np.int64) for arg in call.args[1:] if isinstance(arg, Constant))
     zero_point, low, high, left_shift = requantise_scalars(call)
@@ -42,11 +48,14 @@ def narrow_requantise(call: Call, x: View, parameter: Parameter) -> View | None:
     shift = shift + up
     if shift.min() < LOWEST_SHIFT or shift.max() > HIGHEST_SHIFT or np.abs(multiplier).max() >> 24:
         return None
-    rest = shift + SPARE - 32
+    spare = np.maximum(SPARE - (shift - shift.min()), 0)
+    if len(set((shift + spare).tolist())) > 1:
+        spare = np.full_like(shift, SPARE)
+    rest = shift + spare - 32
     offset = (1 << (rest - 1)) + (zero_point << rest)
     if np.abs(offset).max() >= LARGEST_OFFSET:
         return None
-    values = (bias, multiplier << SPARE, offset, rest)
+    values = (bias, multiplier << spare, offset, rest)
     places = (1, 2, 2, 3)
     views = [parameter(place, _one_if_same(value)) for place, value in zip(places, values, strict=True)]
     target: tir.DType = "int32" if call.attr("out") == "int32" else "int8"

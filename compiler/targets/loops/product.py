@@ -32,8 +32,9 @@ LEFT, PANEL, ACC = "left", "panel", "acc"
 
 COMPUTED_IN_FLOAT32 = ("float32", *HALVES)
 
-Step = Literal["floats", "bytes", "pairs"]
-"""What is multiplied at a time: values of float32; bytes by fours; values of bfloat16 by twos."""
+Step = Literal["floats", "bytes", "pairs", "words"]
+"""What is multiplied at a time: values of float32; bytes by fours; values of bfloat16 by twos; bytes that were widened
+to int16 before, by twos."""
 
 
 @dataclass(frozen=True)

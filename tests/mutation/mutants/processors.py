@@ -7,6 +7,7 @@ from .mutant import Mutant
 PAIRS = ("tests/compiler/targets/cpu/test_pair_products.py",)
 ORDER = ("tests/compiler/targets/loops/test_order.py",)
 PAIR_IMAGES = ("tests/compiler/targets/cpu/test_pair_convolutions.py",)
+LEVELS = ("tests/compiler/targets/cpu/test_levels.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 
 MUTANTS = (
@@ -98,7 +99,26 @@ MUTANTS = (
     ),
     Mutant(
         "convolution-takes-one-of-a-pair", "compiler/targets/loops/convolution_sums.py", "index",
-        "kb * PAIR + q)].astype", "kb * PAIR)].astype", PAIR_IMAGES,
+        "window), kb * PAIR + q)].astype(\"float32\")", "window), kb * PAIR)].astype(\"float32\")", PAIR_IMAGES,
+    ),
+    Mutant(
+        "words-are-one-of-a-pair", "compiler/targets/loops/convolution_sums.py", "index",
+        "window), kb * PAIR + q)].astype(\"int32\")", "window), kb * PAIR)].astype(\"int32\")", LEVELS,
+    ),
+    Mutant(
+        "words-of-products-are-added-to-nothing", "compiler/targets/cpu/llvm/byte_products.py", "forgotten part",
+        "return in_order(builder, builder.add(acc, builder.call(function, [data, weight])))",
+        "return in_order(builder, builder.call(function, [data, weight]))", LEVELS,
+    ),
+    Mutant(
+        "the-bias-keeps-what-data-is-too-high-by", "compiler/targets/loops/convolution.py", "wrong result",
+        "(bias.value.astype(np.int64) - excess).astype(np.int32)", "(bias.value.astype(np.int64)).astype(np.int32)",
+        LEVELS,
+    ),
+    Mutant(
+        "multipliers-whatever-their-shifts", "compiler/targets/loops/narrow_requantise.py", "forgotten part",
+        "multiplier << spare, offset", "multiplier << SPARE, offset",
+        ("tests/compiler/targets/loops/test_narrow_requantise.py",),
     ),
     Mutant(
         "odd-channels-by-twos", "compiler/targets/loops/convolution.py", "forgotten part",

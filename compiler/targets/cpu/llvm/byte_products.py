@@ -32,7 +32,7 @@ class ByteForm:
     """``lanes``: of int32, for which there are instructions. ``operations``: for each row and register of weights;
     ``shared``: what those add that the rows of a tile share, or its columns, as measured. ``prepares_weights``: the
     weights of a step lie in more registers than they came in. ``paired``: it is exact only for weights of which
-    `bears_pairs`."""
+    `bears_pairs`. ``of_words``: bytes are words by then, and better widened before."""
 
     name: str
     lanes: tuple[int, ...]
@@ -41,6 +41,7 @@ class ByteForm:
     shared: float = 0.0
     prepares_weights: bool = False
     paired: bool = False
+    of_words: bool = False
 
     @property
     def cost(self) -> float:
@@ -64,7 +65,7 @@ def byte_forms(target: Processor) -> tuple[ByteForm, ...]:
             found.append(ByteForm("vpdpbusd", widths, 1, _vnni))
         if {"ssse3", "avx512bw"} & features:
             found.append(ByteForm("pmaddubsw", widths, 3, _by_pairs, paired=True))
-        found.append(ByteForm("pmaddwd", widths, 4, _by_words, 0.6))
+        found.append(ByteForm("pmaddwd", widths, 4, _by_words, of_words=True))
     elif target.triple.startswith("aarch64"):
         if "i8mm" in features:
             found.append(ByteForm("usdot", (4,), 1, _usdot))
@@ -120,6 +121,26 @@ def _by_words(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) ->
     return acc
 
 
+def word_step(target: Processor, builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
+    """``acc[l] += sum of a[q] * w[l, q]`` over two words q, of which ``value`` holds the same for all lanes."""
+    lanes = acc.type.count
+    words = ll.VectorType(I16, lanes * PAIR)
+    data = builder.bitcast(splat(builder, value, lanes), words)
+    if has_word_products(target, lanes):
+        function = declared(builder.module, WORD_PRODUCTS[lanes], ll.FunctionType(acc.type, [words, words]))
+        return in_order(builder, builder.add(acc, builder.call(function, [data, weight])))
+    for part in range(PAIR):
+        places = list(range(part, lanes * PAIR, PAIR))
+        factors = (builder.sext(picked(builder, each, places), acc.type) for each in (data, weight))
+        acc = builder.add(acc, builder.mul(*factors))
+    return acc
+
+
+def has_word_products(target: Processor, lanes: int) -> bool:
+    """Whether a processor has an instruction for registers of so many lanes that multiplies words by twos."""
+    return target.triple.startswith("x86_64") and lanes in WORD_PRODUCTS and 4 * lanes <= target.vector_bytes
+
+
 def _by_pairs(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
     """Two products of bytes and their sum in a word, which must not saturate; then two words and their sum."""
     lanes = acc.type.count
@@ -128,7 +149,14 @@ def _by_pairs(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) ->
     multiplied = declared(builder.module, BYTE_PRODUCTS[lanes], ll.FunctionType(words, [bytes_, bytes_]))
     added = declared(builder.module, WORD_PRODUCTS[lanes], ll.FunctionType(acc.type, [words, words]))
     pairs = builder.call(multiplied, [data, weight])
-    return builder.add(acc, builder.call(added, [pairs, constant(I16, 1, lanes * PAIR)]))
+    return in_order(builder, builder.add(acc, builder.call(added, [pairs, constant(I16, 1, lanes * PAIR)])))
+
+
+def in_order(builder: ll.IRBuilder, value: Value) -> Value:
+    """A vector of x86 that LLVM must have before it goes on: it would add up products of several steps first, and put
+    sums on the stack for them. No instruction is made for it."""
+    kind = ll.FunctionType(value.type, [value.type])
+    return builder.asm(kind, "", "=v,0", [value], side_effect=False)
 
 
 def _by_long_products(name: str) -> Step:

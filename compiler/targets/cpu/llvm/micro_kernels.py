@@ -18,7 +18,7 @@ from ...llvm.math_functions import multiply_add
 from ...loops.layouts import PAIR, QUAD
 from ..intrinsics import MicroKernel
 from ..tiles import pieces
-from .byte_products import byte_form, picked, shuffled
+from .byte_products import byte_form, picked, shuffled, word_step
 from .loop_emitter import LoopEmitter
 
 PAIR_LANES = (4, 8, 16)
@@ -71,6 +71,19 @@ def _pair_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: i
             before = builder.load(target, align=4, typ=ll.VectorType(FLOAT, count))
             step = _bf16 if emitter.target.pairs and count in PAIR_LANES else _by_widening
             builder.store(step(builder, before, splat(builder, value, count), weight), target, align=4)
+
+
+def _word_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int) -> None:
+    builder = emitter.builder
+    registers = _registers(emitter, lanes)
+    weights = [_load(emitter, call, "b", first * PAIR, count * PAIR, I16) for first, count in registers]
+    for row in range(rows):
+        pointer = _pointer(emitter, call, "a", row * row_stride, I16)
+        value = builder.load(pointer, align=2, typ=I32)
+        for (first, count), weight in zip(registers, weights, strict=True):
+            target = _pointer(emitter, call, "acc", row * lanes + first, I32)
+            before = builder.load(target, align=4, typ=ll.VectorType(I32, count))
+            builder.store(word_step(emitter.target, builder, before, value, weight), target, align=4)
 
 
 def _grouped_product(
@@ -145,6 +158,7 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "outer_product": _outer_product,
     "dot_product": partial(_dot_product, False),
     "paired_dot_product": partial(_dot_product, True),
+    "word_product": _word_product,
     "pair_product": _pair_product,
     "grouped_product": _grouped_product,
     "grouped_dot": _grouped_dot,

@@ -26,14 +26,14 @@ from weft.runtime.report import placement_table
 from .programs import program_of
 
 FORMS = {
-    "x86-64-v2": ("pmaddwd", 1.6),
-    "x86-64-v3": ("pmaddwd", 4.5),
-    "x86-64-v4": ("pmaddwd", 10.0),
+    "x86-64-v2": ("pmaddwd", 2.0),
+    "x86-64-v3": ("pmaddwd", 5.5),
+    "x86-64-v4": ("pmaddwd", 12.0),
     "alderlake": ("vpdpbusd", 16.0),
     "znver4": ("vpdpbusd", 38.0),
-    "armv7a": ("vmlal", 1.0),
-    "armv7a-ieee": ("vmlal", 1.0),
-    "cortex-a9": ("vmlal", 1.0),
+    "armv7a": ("vmlal", 0.95),
+    "armv7a-ieee": ("vmlal", 0.95),
+    "cortex-a9": ("vmlal", 0.95),
     "aarch64": ("smlal", 2.4),
     "cortex-a53": ("smlal", 2.4),
     "cortex-a76": ("sdot", 5.4),
@@ -41,7 +41,7 @@ FORMS = {
 }
 """For each processor its form, and products of bytes for each instruction of the loop, at least."""
 
-PAIRED_FORMS = {"x86-64-v2": ("pmaddubsw", 3.0), "x86-64-v3": ("pmaddubsw", 7.5), "x86-64-v4": ("pmaddubsw", 16.5)}
+PAIRED_FORMS = {"x86-64-v2": ("pmaddubsw", 3.1), "x86-64-v3": ("pmaddubsw", 8.3), "x86-64-v4": ("pmaddubsw", 16.5)}
 """The same for weights that bear sums of pairs, where it is another form."""
 
 MNEMONICS = {
@@ -71,7 +71,7 @@ def loop_of_products(name: str, *, paired: bool = False) -> tuple[list[str], int
     processor = named_target(name)
     module = prepare(convolution(64 if paired else 127), dot_products=processor.dot_product)
     model = link_model(module, "cpu", loop_target(processor), 1, Job())
-    (code,) = (each for each in program_of(model).kernels if "dot_product_" in each.text)
+    (code,) = (each for each in program_of(model).kernels if "_product_" in each.text)
     unit = ll.Module("kernel")
     emit_kernel(unit, parse(code.text, intrinsic_named), processor, 1, code.windows, proved=True)
     loop, found = loop_of_the_form(str(unit), processor, paired=paired)

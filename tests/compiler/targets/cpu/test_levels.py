@@ -12,6 +12,7 @@ import weft
 from weft.compiler import tensor as t
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Constant, Expr, TensorType, Var, call, evaluate
+from weft.compiler.targets.cpu.intrinsics import intrinsic_named
 from weft.compiler.targets.cpu.processor import PRETENDED, executable_here, host_target, named_target
 from weft.compiler.targets.errors import CompileError
 
@@ -88,6 +89,43 @@ def test_sums_of_the_largest_products(level: str) -> None:
         image = np.where(np.arange(16) % 2, odd, even).astype(np.int8).repeat(4).reshape(1, 16, 1, 4)
         (found,) = model.run({"x": image}).values()
         np.testing.assert_array_equal(found[0, :, 0], matrix @ image[0, :, 0].astype(np.int32))
+
+
+WORDS = """def words(
+    a: int16[5, 6] @ "global",
+    b: int16[3, LANES, 2] @ "global",
+    out: int32[5, LANES] @ "global",
+):
+    with allocate(int32[5, LANES] @ "register") as acc:
+        for r in unroll(5):
+            for l in vectorize(LANES):
+                with block("begin", "spatial"):
+                    acc[r, l] = out[r, l]
+        for k in range(3):
+            word_product_5_LANES_6("sums",
+                acc=tile(acc[0, 0], [5, LANES], [LANES, 1]),
+                a=tile(a[0, k * 2], [5, 2], [6, 1]),
+                b=tile(b[k, 0, 0], [LANES, 2], [2, 1]),
+                over=[k])
+        for s in unroll(5):
+            for m in vectorize(LANES):
+                with block("end", "spatial"):
+                    out[s, m] = acc[s, m]
+"""
+
+
+@pytest.mark.parametrize("lanes", [32, 7])
+def test_words_are_multiplied_by_twos_at_the_ends(level: str, lanes: int) -> None:
+    """Sums wrap; the largest of a pair is 2**31."""
+    func = t.parse(WORDS.replace("LANES", str(lanes)), intrinsic_named)
+    random = np.random.default_rng(3)
+    a, b = (random.choice(np.array([-(1 << 15), (1 << 15) - 1, -1, 0, 255], np.int16), shape)
+            for shape in ((5, 6), (3, lanes, 2)))  # fmt: skip
+    a[0], b[:, 0] = -(1 << 15), -(1 << 15)
+    before = random.integers(-(1 << 31), 1 << 31, (5, lanes), np.int64).astype(np.int32)
+    found = run_compiled(func, {"a": a, "b": b, "out": before}, host_target())["out"]
+    expected = before + np.einsum("rkq,klq->rl", a.reshape(5, 3, 2).astype(np.int64), b.astype(np.int64))
+    np.testing.assert_array_equal(found, expected.astype(np.int32))
 
 
 @pytest.mark.parametrize(
