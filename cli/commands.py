@@ -100,6 +100,11 @@ PARTS = {
         MODEL,
     ),
     "verify": Part(("verify",), "Prove that an artifact's programs compute a model for all inputs.", OWN),
+    "mcp": Part(
+        ("mcp_command",),
+        "Serve compile, run, profile, explore and compare as tools of the Model Context Protocol, over standard input "
+        "and output: docs/mcp.md.",
+    ),
     "doctor": Part(
         ("machine",),
         "Say what of weft works on this machine, and what to install for the rest.",
