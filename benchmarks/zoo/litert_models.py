@@ -36,13 +36,33 @@ class ModelWriter:
         self._buffers = [schema.BufferT()]
         self._operators: list[Any] = []
         self._codes: list[tuple[int, int, str]] = []
+        self._bodies: list[Any] = []
+
+    def body(self) -> ModelWriter:
+        """A further graph of the same file, which control flow runs; `number` closes it."""
+        made = ModelWriter()
+        made._buffers, made._codes, made._bodies = self._buffers, self._codes, self._bodies
+        return made
+
+    def number(self, inputs: Sequence[int], outputs: Sequence[int]) -> int:
+        """The number of a graph that `body` began, with these inputs and outputs."""
+        self._bodies.append(self._graph(inputs, outputs, f"body{len(self._bodies)}"))
+        return len(self._bodies)
+
+    def _graph(self, inputs: Sequence[int], outputs: Sequence[int], name: str) -> Any:
+        graph = schema.SubGraphT()
+        graph.tensors, graph.operators = self._tensors, self._operators
+        graph.inputs, graph.outputs, graph.name = list(inputs), list(outputs), name.encode()
+        return graph
 
     def tensor(
         self, shape: Sequence[int], dtype: str = "int8", scale: Any = None, zero: Any = 0, axis: int = 0,
         data: Array | bytes | None = None, name: str = "", open_shape: Sequence[int] | None = None,
+        variable: bool = False,
     ) -> int:  # fmt: skip
         """The number of a new tensor; a constant where ``data`` are given."""
         tensor = schema.TensorT()
+        tensor.isVariable = variable
         tensor.shape = np.array(shape, np.int32)
         tensor.type = getattr(schema.TensorType, dtype.upper())
         tensor.name = (name or f"t{len(self._tensors)}").encode()
@@ -95,11 +115,9 @@ class ModelWriter:
         self, inputs: Sequence[int], outputs: Sequence[int], names: Sequence[dict[str, int]] | None = None
     ) -> bytes:
         """The file. ``names``: of inputs and of outputs in a signature."""
-        graph = schema.SubGraphT()
-        graph.tensors, graph.operators = self._tensors, self._operators
-        graph.inputs, graph.outputs, graph.name = list(inputs), list(outputs), b"main"
         model = schema.ModelT()
-        model.version, model.subgraphs, model.buffers, model.description = 3, [graph], self._buffers, b"made"
+        model.subgraphs = [self._graph(inputs, outputs, "main"), *self._bodies]
+        model.version, model.buffers, model.description = 3, self._buffers, b"made"
         model.operatorCodes = []
         for code, version, custom in self._codes:
             each = schema.OperatorCodeT()

@@ -96,9 +96,10 @@ class GraphInfo:
 
 @dataclass(frozen=True)
 class FileInfo:
-    """The graph that a run computes, the first of the file. ``names`` are those that its signature has for tensors."""
+    """``graphs``: the first is what a run computes, the others are bodies of its control flow. ``names`` are those
+    that its signature has for tensors."""
 
-    graph: GraphInfo
+    graphs: tuple[GraphInfo, ...]
     input_names: Mapping[int, str]
     output_names: Mapping[int, str]
 
@@ -112,16 +113,15 @@ def read_file(data: bytes, name: str) -> FileInfo:
     model = buffer.root()
     buffers = [_data(buffer, table) for table in model.tables(4)]
     codes = [_operator_name(buffer, table) for table in model.tables(1)]
-    first = next(model.tables(2), None)
-    if first is None:
+    graphs = tuple(_graph(buffer, each, buffers, codes) for each in model.tables(2))
+    if not graphs:
         raise buffer.damaged("it has no graph")
-    graph = _graph(buffer, first, buffers, codes)
     names: tuple[dict[int, str], dict[int, str]] = ({}, {})
     for signature in model.tables(7):
         if signature.integer(4, "I") == 0:
             names = (_tensor_names(signature, 0), _tensor_names(signature, 1))
             break
-    return FileInfo(graph, *names)
+    return FileInfo(graphs, *names)
 
 
 def _tensor_names(signature: Table, slot: int) -> dict[int, str]:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 
-from ...graph import Constant, Expr, GraphError, Span, Var
-from ...graph.dtypes import FLOATS
+import numpy as np
+
+from ...graph import Constant, Expr, GraphError, Span
+from ...graph.dtypes import FLOATS, numpy_dtype
 from ..errors import ModelError
 from ..onnx import reader as onnx_reader
-from . import detection, move, pointwise, product, reduce, window
+from . import control, detection, move, pointwise, product, recurrent, reduce, window
+from .control import BODIES
 from .file import GraphInfo, OperatorInfo, TensorInfo, supported
+from .recurrent import STARTS_AT_ZERO
 from .schema import CUSTOM
 from .site import QUANTISED, REFUSED, RULES, Held, Site
 
-RULE_MODULES = (detection, move, pointwise, product, reduce, window)
+RULE_MODULES = (control, detection, move, pointwise, product, recurrent, reduce, window)
 """The modules that fill `RULES`."""
 
 CONVERTER_MODULES = onnx_reader.CONVERTER_MODULES
@@ -26,7 +30,7 @@ _BRANCH = "its course depends on values of a run"
 _CHANCE = "it is random"
 _DATA = "the shape of its result depends on values"
 REFUSED.update({
-    "IF": _BRANCH, "WHILE": _BRANCH, "STABLEHLO_WHILE": _BRANCH, "STABLEHLO_CASE": _BRANCH,
+    "STABLEHLO_WHILE": _BRANCH, "STABLEHLO_CASE": _BRANCH,
     "CALL_ONCE": _VARIABLE, "VAR_HANDLE": _VARIABLE, "READ_VARIABLE": _VARIABLE, "ASSIGN_VARIABLE": _VARIABLE,
     "HASHTABLE": _VARIABLE, "HASHTABLE_FIND": _VARIABLE, "HASHTABLE_IMPORT": _VARIABLE, "HASHTABLE_SIZE": _VARIABLE,
     "RANDOM_STANDARD_NORMAL": _CHANCE, "RANDOM_UNIFORM": _CHANCE, "MULTINOMIAL": _CHANCE,
@@ -42,14 +46,15 @@ def place_of(info: OperatorInfo, graph: GraphInfo) -> Span:
     return Span((f"{info.name}:{info.number}",), tensor)
 
 
-def refuse_unknown(graph: GraphInfo) -> None:
+def refuse_unknown(graphs: Sequence[GraphInfo]) -> None:
     """Raise a `ModelError` that names every operator without a rule, with the tensors that it gives."""
     counts: Counter[str] = Counter()
     places: dict[str, list[str]] = {}
-    for info in graph.operators:
-        if info.name not in RULES:
-            counts[info.name] += 1
-            places.setdefault(info.name, []).append(f"{info.number} ({place_of(info, graph).tensor!r})")
+    for graph in _reached(graphs):
+        for info in graph.operators:
+            if info.name not in RULES:
+                counts[info.name] += 1
+                places.setdefault(info.name, []).append(f"{info.number} ({place_of(info, graph).tensor!r})")
     if not counts:
         return
     lines = []
@@ -63,22 +68,54 @@ def refuse_unknown(graph: GraphInfo) -> None:
     )
 
 
-class GraphReader:
-    """Reads a graph for values of its inputs."""
+def _reached(graphs: Sequence[GraphInfo]) -> list[GraphInfo]:
+    """The first graph, and those that its control flow runs."""
+    found, waiting = [0], [0]
+    while waiting:
+        for info in graphs[waiting.pop()].operators:
+            for name in BODIES.get(info.name, ()):
+                number = info.options[name]
+                if 0 <= number < len(graphs) and number not in found:
+                    found.append(number)
+                    waiting.append(number)
+    return [graphs[number] for number in found]
 
-    def __init__(self, graph: GraphInfo, inputs: Mapping[int, Var]) -> None:
-        self.graph = graph
-        self.values: dict[int, Held] = {index: Held.plain(var) for index, var in inputs.items()}
+
+class GraphReader:
+    """Reads a graph for values of its inputs. ``inside``: the graphs that run it, the file's first one at the front."""
+
+    def __init__(
+        self, graphs: Sequence[GraphInfo], number: int, inputs: Sequence[Held], inside: tuple[int, ...] = ()
+    ) -> None:
+        self.graphs, self.graph = graphs, graphs[number]
+        self.inside = (*inside, number)
+        self.values: dict[int, Held] = dict(zip(self.graph.inputs, inputs, strict=True))
 
     def run(self) -> list[Expr]:
         """The outputs, with the file's axes."""
+        self._operators()
+        return [self._output(index) for index in self.graph.outputs]
+
+    def _operators(self) -> None:
         for info in self.graph.operators:
             self._operator(info)
-        return [self._output(index) for index in self.graph.outputs]
+
+    def _body(self, site: Site, number: int, inputs: Sequence[Held]) -> list[Held]:
+        """What a graph of the file gives for values, as control flow runs it."""
+        if not 0 < number < len(self.graphs):
+            raise site.error(f"it runs graph {number} of {len(self.graphs)}", hint="is the file damaged?")
+        if number in self.inside:
+            raise site.error(f"graph {number} runs itself")
+        wanted = len(self.graphs[number].inputs)
+        if wanted != len(inputs):
+            raise site.error(f"graph {number} takes {wanted} inputs, not {len(inputs)}")
+        reader = GraphReader(self.graphs, number, inputs, self.inside)
+        reader._operators()
+        return [reader._value(index, site) for index in reader.graph.outputs]
 
     def _output(self, index: int) -> Expr:
         name = self.graph.tensors[index].name
-        site = Site(f"output {name!r}", Span((), name), OperatorInfo("", -1, (), (), {}), (), (), ())
+        site = Site(f"output {name!r}", Span((), name), OperatorInfo("", -1, (), (), {}), (), (), (), self._body)
         held = self._value(index, site)
         return held.to(replace(site.node, span=held.expr.span or site.span), range(len(held.order)))
 
@@ -97,11 +134,17 @@ class GraphReader:
         return self.values[index]
 
     def _site(self, info: OperatorInfo) -> Site:
-        site = Site(info.name, place_of(info, self.graph), info, (), (), ())
-        values = tuple(None if index < 0 else self._value(index, site) for index in info.inputs)
+        site = Site(info.name, place_of(info, self.graph), info, (), (), (), self._body)
+        values = tuple(None if index < 0 else self._operand(index, site) for index in info.inputs)
         tensors = tuple(None if index < 0 else self.graph.tensors[index] for index in info.inputs)
         results = tuple(self.graph.tensors[index] for index in info.outputs)
-        return Site(info.name, place_of(info, self.graph), info, values, tensors, results)
+        return Site(info.name, place_of(info, self.graph), info, values, tensors, results, self._body)
+
+    def _operand(self, index: int, site: Site) -> Held:
+        tensor = self.graph.tensors[index]
+        if tensor.is_variable and index not in self.values and site.op in STARTS_AT_ZERO:
+            return Held.plain(Constant(np.zeros(tensor.shape, numpy_dtype(tensor.element)), tensor.name))
+        return self._value(index, site)
 
     def _operator(self, info: OperatorInfo) -> None:
         if not info.outputs:

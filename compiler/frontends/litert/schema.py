@@ -88,7 +88,6 @@ def _fields(text: str) -> dict[str, Field]:
 
 _REDUCER = (27, "keep_dims:?")
 _ACTIVATION = "activation:b"
-_BRANCHES = "cond:i body:i"
 
 OPTIONS: dict[str, tuple[int, dict[str, Field]]] = {
     name: (kind, _fields(text))
@@ -127,6 +126,10 @@ OPTIONS: dict[str, tuple[int, dict[str, Field]]] = {
         "LEAKY_RELU": (75, "alpha:f"),
         "MIRROR_PAD": (77, "mode:b"),
         "REVERSE_SEQUENCE": (87, "seq_dim:i batch_dim:i"),
+        "UNIDIRECTIONAL_SEQUENCE_RNN": (31, "time_major:? activation:b"),
+        "UNIDIRECTIONAL_SEQUENCE_LSTM": (71, "activation:b cell_clip:f projection_clip:f time_major:?"),
+        "IF": (92, "then:i otherwise:i"),
+        "WHILE": (93, "condition:i body:i"),
         "DEPTH_TO_SPACE": (94, "block_size:i"),
         "BATCH_MATMUL": (101, "adj_x:? adj_y:? asymmetric_inputs:?"),
         "CUMSUM": (102, "exclusive:? reverse:?"),

@@ -93,12 +93,14 @@ def rule(*names: str) -> Callable[[F], F]:
 
 @dataclass(frozen=True)
 class Site(OperatorSite):
-    """``values`` and ``tensors`` of the operands, None for one that is left out; ``results`` of what it gives."""
+    """``values`` and ``tensors`` of the operands, None for one that is left out; ``results`` of what it gives;
+    ``body`` runs another graph of the file for values."""
 
     info: OperatorInfo
     values: tuple[Held | None, ...]
     tensors: tuple[TensorInfo | None, ...]
     results: tuple[TensorInfo, ...]
+    body: Callable[[Site, int, Sequence[Held]], list[Held]]
 
     # Operands
 

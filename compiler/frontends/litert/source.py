@@ -11,6 +11,7 @@ from ..errors import ModelError
 from ..refusals import refuse_floats
 from .file import TensorInfo, read_file, supported
 from .reader import GraphReader, refuse_unknown
+from .site import Held
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -25,8 +26,8 @@ class LitertSource:
     def __init__(self, data: bytes, file: str, name: str = "model") -> None:
         self.name = name
         found = read_file(data, file)
-        self._graph = found.graph
-        refuse_unknown(self._graph)
+        self._graphs, self._graph = found.graphs, found.graphs[0]
+        refuse_unknown(self._graphs)
         self._input_names = self._named(self._graph.inputs, found.input_names)
         self.output_names = self._named(self._graph.outputs, found.output_names)
         if not self.output_names:
@@ -78,7 +79,7 @@ class LitertSource:
             if still:
                 raise ModelError(f"the size {still[0]!r} is open", hint="give the shape of the input with shapes=")
             params.append(Var(each.name, TensorType(each.at({}), each.dtype), Span((), each.name)))
-        reader = GraphReader(self._graph, dict(zip(self._graph.inputs, params, strict=True)))
+        reader = GraphReader(self._graphs, 0, [Held.plain(param) for param in params])
         outputs = reader.run()
         body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
         function = Function(tuple(params), body, Attrs({"name": "main", "outputs": self.output_names}))

@@ -65,14 +65,14 @@ def test_all_operators_that_cannot_be_read_are_named_with_their_places() -> None
     a, b = net.tensor((2, 4), "float32", name="a"), net.tensor((2, 4), "float32", name="b")
     net.op("Imagined_PostProcess", [x], [a])
     net.op("RFFT2D", [x], [a])
-    net.op("WHILE", [a], [b])
+    net.op("RANDOM_UNIFORM", [a], [b])
     with pytest.raises(ModelError) as caught:
         read(net.finish([x], [b]))
     text = str(caught.value)
     assert "3 operators of LiteRT cannot be read" in text
     assert "CUSTOM 'Imagined_PostProcess' (1 time, operator 0 ('a')): it is not of LiteRT itself" in text
     assert "RFFT2D (1 time, operator 1 ('a'))" in text
-    assert "WHILE (1 time, operator 2 ('b')): its course depends on values of a run" in text
+    assert "RANDOM_UNIFORM (1 time, operator 2 ('b')): it is random" in text
 
 
 def test_what_is_no_tensor_of_numbers_is_refused_by_name() -> None:
@@ -148,7 +148,9 @@ def test_fields_of_options_are_the_schemas() -> None:
              "squeeze_dims", "multiplier": "depth_multiplier", "filter_w": "filter_width", "filter_h": "filter_height",
              "narrow": "narrow_range", "asymmetric_inputs": "asymmetric_quantize_inputs",
              "dilation_w": "dilation_w_factor", "dilation_h": "dilation_h_factor",
-             "dilation_d": "dilation_d_factor"}  # fmt: skip
+             "dilation_d": "dilation_d_factor", "projection_clip": "proj_clip", "then": "then_subgraph_index",
+             "otherwise": "else_subgraph_index", "condition": "cond_subgraph_index",
+             "body": "body_subgraph_index"}  # fmt: skip
     for name, (kind, fields) in OPTIONS.items():
         for key, field in fields.items():
             words = {("SPLIT", "count"): "num_splits", ("UNPACK", "count"): "num"}.get((name, key), other.get(key, key))

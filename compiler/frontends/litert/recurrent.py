@@ -1,0 +1,107 @@
+"""Recurrent layers over a sequence. They begin with zeros in every run: nothing is kept from the run before."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...graph import Expr
+from ...graph.dtypes import FLOATS
+from ..onnx.loop import looped
+from .site import Result, Site, rule
+
+STARTS_AT_ZERO = ("UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN")
+"""Operators with states among their operands, which LiteRT keeps as variables."""
+
+
+def _sequence(site: Site) -> tuple[Expr, bool]:
+    """The input (T, N, features), and whether the file has it so."""
+    x = site.raw(0)
+    if x.dtype not in FLOATS:
+        raise site.error(f"it is read in floats alone, not in {x.dtype}",
+                         hint="convert the model with floats for its activations")  # fmt: skip
+    if len(x.shape) != 3:
+        raise site.error(f"its input must have three axes, not {list(x.shape)}")
+    time_major = bool(site.option("time_major"))
+    return (x if time_major else site.call("transpose", x, perm=(1, 0, 2))), time_major
+
+
+def _laid_out(site: Site, whole: Expr, time_major: bool) -> Expr:
+    return whole if time_major else site.call("transpose", whole, perm=(1, 0, 2))
+
+
+def _product(site: Site, x: Expr, index: int) -> Expr:
+    """``x`` (..., K) times the weights of operand ``index`` (M, K)."""
+    weights = site.cast(site.real(index).expr, x.dtype)
+    if len(weights.shape) != 2 or weights.shape[1] != x.shape[-1]:
+        raise site.error(f"operand {index} is {weights.type}, which does not fit {x.type}")
+    return site.call("nn.matmul", x, site.call("transpose", weights, perm=(1, 0)))
+
+
+def _plus(site: Site, x: Expr, index: int) -> Expr:
+    return site("add", x, site.cast(site.real(index).expr, x.dtype)) if site.has(index) else x
+
+
+@rule("UNIDIRECTIONAL_SEQUENCE_RNN")
+def _rnn(site: Site) -> Result:
+    x, time_major = _sequence(site)
+    given = _plus(site, _product(site, x, 1), 3)
+    start = site.like(np.zeros((x.shape[1], site.held(1).shape[0])), x)
+
+    def step(states: tuple[Expr, ...], taken: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        (state,), (now,) = states, taken
+        new = site.activated(site("add", now, _product(site, state, 2)))
+        return (new,), (new,)
+
+    _, (whole,) = looped(site.node, step, [start], [given], (False, False))
+    return _laid_out(site, whole, time_major)
+
+
+INPUT, FORGET, CELL, OUTPUT = range(4)
+"""The gates, in the order of their operands."""
+_WEIGHTS, _RECURRENCE, _PEEPHOLE, _BIAS, _NORM = 1, 5, 9, 12, 20
+"""The first operand of each kind. There is no peephole of the cell."""
+_PROJECTION, _PROJECTION_BIAS = 16, 17
+
+
+@rule("UNIDIRECTIONAL_SEQUENCE_LSTM")
+def _lstm(site: Site) -> Result:
+    """With peepholes, coupled input and forget gates, a projection and clipping where the file has them."""
+    if any(site.has(_NORM + gate) for gate in range(4)):
+        raise site.error("normalised gates (operands 20 to 23) are not read")
+    x, time_major = _sequence(site)
+    coupled = not site.has(_WEIGHTS + INPUT)
+    gates = [gate for gate in range(4) if not (coupled and gate == INPUT)]
+    cells, outputs = site.held(_WEIGHTS + FORGET).shape[0], site.held(_RECURRENCE + FORGET).shape[1]
+    given = [_plus(site, _product(site, x, _WEIGHTS + gate), _BIAS + gate) for gate in gates]
+    start = [site.like(np.zeros((x.shape[1], size)), x) for size in (outputs, cells)]
+
+    def step(states: tuple[Expr, ...], taken: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        hidden, cell = states
+        sums = {gate: site("add", now, _product(site, hidden, _RECURRENCE + gate))
+                for gate, now in zip(gates, taken, strict=True)}  # fmt: skip
+        forget = site("sigmoid", _peep(site, sums[FORGET], cell, FORGET))
+        enter = site("subtract", 1, forget) if coupled else site("sigmoid", _peep(site, sums[INPUT], cell, INPUT))
+        new = site("add", site("multiply", forget, cell), site("multiply", enter, site.activated(sums[CELL])))
+        new = _clipped(site, new, "cell_clip")
+        opened = site("sigmoid", _peep(site, sums[OUTPUT], new, OUTPUT))
+        result = site("multiply", opened, site.activated(new))
+        if site.has(_PROJECTION):
+            projected = _plus(site, _product(site, result, _PROJECTION), _PROJECTION_BIAS)
+            result = _clipped(site, projected, "projection_clip")
+        return (result, new), (result,)
+
+    _, (whole,) = looped(site.node, step, start, given, (False,) * (len(given) + 1))
+    return _laid_out(site, whole, time_major)
+
+
+def _peep(site: Site, x: Expr, cell: Expr, gate: int) -> Expr:
+    """Plus the cell's own share in a gate."""
+    index = _PEEPHOLE + {INPUT: 0, FORGET: 1, OUTPUT: 2}[gate]
+    if not site.has(index):
+        return x
+    return site("add", x, site("multiply", cell, site.cast(site.real(index).expr, x.dtype)))
+
+
+def _clipped(site: Site, x: Expr, option: str) -> Expr:
+    limit = site.option(option)
+    return site.call("nn.clip", x, low=-limit, high=limit) if limit > 0 else x
