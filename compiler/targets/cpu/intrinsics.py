@@ -100,6 +100,36 @@ def word_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
 
 
 @lru_cache(maxsize=1024)
+def window_product(
+    rows: int,
+    lanes: int,
+    taps: int,
+    depth: int,
+    row_stride: int,
+    tap_stride: int,
+    depth_stride: int,
+    weight_stride: int,
+) -> TensorIntrinsic:
+    """``acc[r, l] += sum of a[r, t, q, l] * b[t, l, q]`` over ``taps`` t and a ``depth`` of one or two values q: uint8
+    times int16, into int32. Strides in elements; ``weight_stride``: of a tap."""
+    numbers = (rows, lanes, taps, depth, row_stride, tap_stride, depth_stride, weight_stride)
+    return tensor_intrinsic(
+        _name("window_product", *numbers),
+        operands=[
+            tile("acc", (rows, lanes), "int32", REGISTER, "inout", align=1),
+            tile("a", (rows, taps, depth, lanes), "uint8", "global", "in",
+                 strides=(row_stride, tap_stride, depth_stride, 1), align=1),
+            tile("b", (taps, lanes, depth), "int16", "global", "in", strides=(weight_stride, depth, 1), align=1),
+        ],
+        loops={"row": rows, "lane": lanes, "tap": taps, "q": depth},
+        meaning=lambda acc, a, b, row, lane, tap, q: acc.store(
+            (row, lane), acc[row, lane] + a[row, tap, q, lane].astype("int32") * b[tap, lane, q].astype("int32")
+        ),
+        emits=MicroKernel("window_product", numbers),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
 def pair_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
     """``acc[r, l] += sum of a[r, q] * b[l, q]`` over two values q of bfloat16, into float32, in any order, by
     fused multiply-adds. A processor's instruction may take numbers below 2**-126 as 0."""
@@ -241,6 +271,7 @@ KINDS: dict[str, tuple[Callable[..., TensorIntrinsic], int]] = {
     "dot_product": (dot_product, 3),
     "paired_dot_product": (paired_dot_product, 4),
     "word_product": (word_product, 3),
+    "window_product": (window_product, 8),
     "pair_product": (pair_product, 3),
     "grouped_product": (grouped_product, 4),
     "grouped_dot": (grouped_dot, 4),
@@ -278,6 +309,8 @@ def _is_possible(kind: str, numbers: tuple[int, ...]) -> bool:
         whole = group if kind == "grouped_product" else group // QUAD * QUAD
         powers = block & (block - 1) == 0 and group & (group - 1) == 0
         return powers and whole == group < block <= LARGEST_TILE and prod(numbers[:2]) <= LARGEST_TILE
+    if kind == "window_product":
+        return prod(numbers[:3]) <= LARGEST_TILE and numbers[3] <= PAIR
     if kind == "paired_dot_product":
         rows, lanes, _, acc_stride = numbers
         return lanes <= acc_stride and rows * acc_stride <= LARGEST_TILE

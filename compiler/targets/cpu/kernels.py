@@ -6,12 +6,14 @@ from ..loops.attention import AttentionKernels
 from ..loops.blocked import BlockedKernels
 from ..loops.byte_product import ByteProductKernels
 from ..loops.convolution import ConvolutionKernels
+from ..loops.depthwise import DepthwiseKernels
 from ..loops.pair_product import PairProductKernels
 from ..loops.plain import PlainKernels
 from ..loops.product import ProductKernels
 from ..loops.target import LoopTarget
 from .attention import CpuAttention
 from .convolution import CpuConvolutions
+from .depthwise import CpuDepthwise
 from .processor import Processor
 from .products import CpuProducts
 from .schedules import schedule_blocked, schedule_plain
@@ -26,7 +28,8 @@ def loop_target(processor: Processor) -> LoopTarget:
         AttentionKernels(CpuAttention(processor)),
         PairProductKernels(CpuProducts(processor)), ProductKernels(CpuProducts(processor)),
         ByteProductKernels(CpuProducts(processor)),
-        ConvolutionKernels(CpuConvolutions(processor)), BlockedKernels(schedule_blocked),
+        ConvolutionKernels(CpuConvolutions(processor)), DepthwiseKernels(CpuDepthwise(processor)),
+        BlockedKernels(schedule_blocked),
         PlainKernels(schedule_plain),
     )  # fmt: skip
     return LoopTarget(

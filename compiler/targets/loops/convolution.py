@@ -211,7 +211,7 @@ class ConvolutionKernels:
             return operands.constant(node, axis if len(node.shape) > axis else None)
 
         if data.dtype == "uint8":
-            views = _without_excess(group, views[anchor], weights, operands, constant)
+            views = without_excess(group, views[anchor], weights, operands, constant)
         own = replace(group, members=group.members[:-1]) if prod(phases) > 1 else group
         result = lower_members(own, operands, views, constant)
         tiles = channels // tile.lanes // prod(phases)
@@ -251,7 +251,7 @@ class ConvolutionKernels:
         return None, f"words; by pairs in 16 bits {twice} once more"
 
 
-def _without_excess(
+def without_excess(
     group: FusedGroup, sums: View, weights: Array, operands: Operands,
     constant: Callable[[Call, int, Constant], View],
 ) -> dict[Expr, View]:  # fmt: skip

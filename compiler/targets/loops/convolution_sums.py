@@ -36,7 +36,7 @@ def float_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, 
     packed = wide.reshape(out // tile.lanes, tile.lanes, blocks, block, *kernel)
     w = operands.array(np.moveaxis(packed, (1, 3), (-1, -2)))
     kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(block, "kb"), _window(kernel)
-    at, first = _reader(call, layout), _first_block(call, tile, blocks)
+    at, first = reader(call, layout), _first_block(call, tile, blocks)
 
     def value(n: tir.Expr, o: tir.Expr, *rest: tir.Expr) -> te.Reduction:
         *places, lane = rest
@@ -65,7 +65,7 @@ def pair_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, w
     w = operands.array(packed)
     kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), _window(kernel)
     q = te.reduce_axis(PAIR, "q")
-    at, first = _reader(call, layout), _first_block(call, tile, blocks)
+    at, first = reader(call, layout), _first_block(call, tile, blocks)
 
     def value(n: tir.Expr, o: tir.Expr, *rest: tir.Expr) -> te.Reduction:
         *places, lane = rest
@@ -89,7 +89,7 @@ def word_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, w
     wide = te.compute(data.shape, lambda *index: data[index].astype("int16"), WORDS)
     kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), _window(kernel)
     q = te.reduce_axis(PAIR, "q")
-    at, first = _reader(call, layout), _first_block(call, tile, blocks)
+    at, first = reader(call, layout), _first_block(call, tile, blocks)
 
     def value(n: tir.Expr, o: tir.Expr, *rest: tir.Expr) -> te.Reduction:
         *places, lane = rest
@@ -109,7 +109,7 @@ def byte_sums(
     w = operands.array(packed)
     kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), _window(kernel)
     q = te.reduce_axis(QUAD, "q")
-    at, first = _reader(call, layout), _first_block(call, tile, blocks)
+    at, first = reader(call, layout), _first_block(call, tile, blocks)
 
     def value(n: tir.Expr, o: tir.Expr, *rest: tir.Expr) -> te.Reduction:
         *places, lane = rest
@@ -141,7 +141,7 @@ def grouped_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout
     """Where a block holds several groups that each make as many channels as they take."""
     block, group = layout.block, weights.shape[1]
     out, _, *kernel = weights.shape
-    window, at = _window(kernel), _reader(call, layout)
+    window, at = _window(kernel), reader(call, layout)
     integer = data.dtype == "uint8"
     quad = QUAD if integer else 1
     split = weights.reshape(out // block, block, group // quad, quad, *kernel)
@@ -166,7 +166,7 @@ def _window(kernel: Sequence[int]) -> list[te.ReduceAxis]:
     return [te.reduce_axis(size, name) for size, name in zip(kernel, ("kd", "kh", "kw")[-len(kernel) :], strict=True)]
 
 
-def _reader(call: Call, layout: Layout) -> Callable[[Sequence[tir.Expr], Sequence[tir.Expr]], list[tir.Expr]]:
+def reader(call: Call, layout: Layout) -> Callable[[Sequence[tir.Expr], Sequence[tir.Expr]], list[tir.Expr]]:
     """The places in the data for those of the result and of the window."""
     strides: tuple[int, ...] = call.attr("strides")
     before, _ = layout.around(len(strides))

@@ -8,6 +8,7 @@ PAIRS = ("tests/compiler/targets/cpu/test_pair_products.py",)
 ORDER = ("tests/compiler/targets/loops/test_order.py",)
 PAIR_IMAGES = ("tests/compiler/targets/cpu/test_pair_convolutions.py",)
 LEVELS = ("tests/compiler/targets/cpu/test_levels.py",)
+DEPTHWISE = ("tests/compiler/targets/cpu/test_depthwise.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 
 MUTANTS = (
@@ -114,6 +115,14 @@ MUTANTS = (
         "the-bias-keeps-what-data-is-too-high-by", "compiler/targets/loops/convolution.py", "wrong result",
         "(bias.value.astype(np.int64) - excess).astype(np.int32)", "(bias.value.astype(np.int64)).astype(np.int32)",
         LEVELS,
+    ),
+    Mutant(
+        "the-row-left-over-is-the-first", "compiler/targets/loops/depthwise.py", "index",
+        "(tir.Const(rows - 1) + one, s)", "(tir.Const(0) + one, s)", DEPTHWISE,
+    ),
+    Mutant(
+        "taps-are-as-far-apart-as-pixels", "compiler/targets/cpu/llvm/micro_kernels.py", "stride",
+        "row * row_stride + tap * tap_stride, []", "row * row_stride + tap * row_stride, []", DEPTHWISE,
     ),
     Mutant(
         "multipliers-whatever-their-shifts", "compiler/targets/loops/narrow_requantise.py", "forgotten part",

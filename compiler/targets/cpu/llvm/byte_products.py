@@ -122,10 +122,11 @@ def _by_words(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) ->
 
 
 def word_step(target: Processor, builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
-    """``acc[l] += sum of a[q] * w[l, q]`` over two words q, of which ``value`` holds the same for all lanes."""
+    """``acc[l] += sum of a[q] * w[l, q]`` over two words q. ``value`` holds those of all lanes, or is an int32 that all
+    share."""
     lanes = acc.type.count
     words = ll.VectorType(I16, lanes * PAIR)
-    data = builder.bitcast(splat(builder, value, lanes), words)
+    data = value if lanes_of(value) else builder.bitcast(splat(builder, value, lanes), words)
     if has_word_products(target, lanes):
         function = declared(builder.module, WORD_PRODUCTS[lanes], ll.FunctionType(acc.type, [words, words]))
         return in_order(builder, builder.add(acc, builder.call(function, [data, weight])))

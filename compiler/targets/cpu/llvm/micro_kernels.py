@@ -86,6 +86,38 @@ def _word_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: i
             builder.store(word_step(emitter.target, builder, before, value, weight), target, align=4)
 
 
+def _window_product(
+    emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: int, taps: int, depth: int, row_stride: int,
+    tap_stride: int, depth_stride: int, weight_stride: int,
+) -> None:  # fmt: skip
+    """By columns of data, each of which several pixels take with weights of their own."""
+    builder = emitter.builder
+    columns: dict[int, list[tuple[int, int]]] = {}
+    for row in range(rows):
+        for tap in range(taps):
+            columns.setdefault(row * row_stride + tap * tap_stride, []).append((row, tap))
+    for first, count in _registers(emitter, lanes):
+        words, wide = ll.VectorType(I16, count * PAIR), ll.VectorType(I32, count)
+        weights = [_load(emitter, call, "b", tap * weight_stride + first * depth, count * depth, I16)
+                   for tap in range(taps)]  # fmt: skip
+        if depth == 1:
+            weights = [builder.bitcast(builder.sext(weight, wide), words) for weight in weights]
+        pointers = [_pointer(emitter, call, "acc", row * lanes + first, I32) for row in range(rows)]
+        sums = [builder.load(pointer, align=4, typ=wide) for pointer in pointers]
+        for offset in sorted(columns):
+            upper = _load(emitter, call, "a", offset + first, count, I8)
+            if depth == 1:
+                value = builder.bitcast(builder.zext(upper, wide), words)
+            else:
+                lower = _load(emitter, call, "a", offset + depth_stride + first, count, I8)
+                places = [place + part for place in range(count) for part in (0, count)]
+                value = builder.zext(shuffled(builder, upper, lower, places), words)
+            for row, tap in columns[offset]:
+                sums[row] = word_step(emitter.target, builder, sums[row], value, weights[tap])
+        for pointer, total in zip(pointers, sums, strict=True):
+            builder.store(total, pointer, align=4)
+
+
 def _grouped_product(
     emitter: LoopEmitter, call: IntrinsicCall, rows: int, block: int, group: int, row_stride: int
 ) -> None:
@@ -159,6 +191,7 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "dot_product": partial(_dot_product, False),
     "paired_dot_product": partial(_dot_product, True),
     "word_product": _word_product,
+    "window_product": _window_product,
     "pair_product": _pair_product,
     "grouped_product": _grouped_product,
     "grouped_dot": _grouped_dot,
