@@ -16,6 +16,7 @@ import numpy as np
 from ....tensor.compute import Tensor
 from ..operators.builder import Window
 from ..operators.depthwise_mode import row_cycles
+from ..operators.filled_parameters import TOGETHER, fills_pay
 from ..operators.lower import Kernel, Section
 from ..schedule.tiling import LOOP_ORDERS, Problem, Tiling, sizes_worth_trying
 from .tile_costs import Tiles, estimates, fill, work_of
@@ -152,7 +153,11 @@ def _section_cycles(problem: Problem, section: Section) -> tuple[float, int]:
 
 def _bus_cycles(problem: Problem) -> float:
     """For every byte that is needed, once."""
-    read = sum(_bytes_met(problem.kernel, tensor) for tensor in problem.kernel.inputs)
+    kernel, fills = problem.kernel, fills_pay(problem.config, problem.rate)
+    read = 0
+    for tensor in kernel.inputs:
+        filled = fills and kernel.filled_of(tensor.name) is not None
+        read += _bytes_met(kernel, tensor) * (TOGETHER - 1 if filled else TOGETHER) // TOGETHER
     return (read + math.prod(problem.kernel.output.shape)) / problem.bytes_per_cycle
 
 

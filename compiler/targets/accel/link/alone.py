@@ -13,6 +13,7 @@ from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
 from ...errors import ScratchpadFullError
 from ...memory_plan import aligned
+from ..operators.filled_parameters import fills_pay
 from ..operators.lower import Kernel
 from ..schedule.tiling import Tiling
 from ..walk.emit import Emitter
@@ -27,7 +28,7 @@ Program = tuple[npt.NDArray[np.uint8], int]
 
 def kernel_program(kernel: Kernel, config: CoreConfig, rate: DramRate, tiling: Tiling) -> Program:
     """A kernel with this tiling. CompileError where its buffers find no room, or it cannot be scheduled so."""
-    rooms = _Rooms()
+    rooms = _Rooms(fills_pay(config, rate))
     emitter = Emitter(config)
     append(emitter, [(kernel, rooms.of(kernel), tiling)], 0, None)
     return _finished(emitter, rate, rooms)
@@ -36,7 +37,7 @@ def kernel_program(kernel: Kernel, config: CoreConfig, rate: DramRate, tiling: T
 def form_program(parts: Sequence[KernelSlice], config: CoreConfig, rate: DramRate, tiling: Tiling | None) -> Program:
     """A layer as these parts, each with this tiling; with None, parts that two engines share, in turns. CompileError
     where buffers find no room."""
-    rooms = _Rooms()
+    rooms = _Rooms(fills_pay(config, rate))
     emitter = Emitter(config)
     for number, part in enumerate(parts):
         if tiling is not None:
@@ -51,7 +52,7 @@ def form_program(parts: Sequence[KernelSlice], config: CoreConfig, rate: DramRat
 
 def slice_program(part: KernelSlice, config: CoreConfig, rate: DramRate, threads: int) -> Program:
     """A part of a function as it is compiled where layers come before it. Raises as ``compile_kernel.generate``."""
-    rooms = _Rooms()
+    rooms = _Rooms(fills_pay(config, rate))
     emitter = Emitter(config)
     generate_slice(
         emitter, part, lambda each: rooms.of(each.kernel), threads=threads, rate=rate, layer=0, dump=None, first=False
@@ -66,8 +67,9 @@ def _finished(emitter: Emitter, rate: DramRate, rooms: _Rooms) -> Program:
 
 @dataclass
 class _Rooms:
-    """Room for the tensors of kernels, one after the other."""
+    """Room for the tensors of kernels, one after the other. ``filled``: loads fill in entries of parameters."""
 
+    filled: bool
     end: int = 0
 
     def of(self, kernel: Kernel) -> Mapping[str, DramBuffer]:
@@ -76,7 +78,8 @@ class _Rooms:
         for tensor in (*kernel.inputs, kernel.output):
             pitch = kernel.pitch_of(tensor.name)
             places[tensor.name] = DramBuffer(
-                self.end, tensor.name in constants, kernel.kept_of(tensor.name), pitch, kernel.records_of(tensor.name)
-            )
+                self.end, tensor.name in constants, kernel.kept_of(tensor.name), pitch, kernel.records_of(tensor.name),
+                kernel.filled_of(tensor.name) if self.filled else None,
+            )  # fmt: skip
             self.end += aligned(prod(tensor.shape) * ITEM_BYTES[tensor.dtype] * pitch)
         return places

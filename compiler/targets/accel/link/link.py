@@ -18,6 +18,7 @@ from ....model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, 
 from ....tensor.errors import TensorError
 from ...target import Job
 from ..check import Range
+from ..operators.filled_parameters import fills_pay
 from ..operators.lower import Kernel
 from ..operators.packed_layout import spread_matrices
 from ..operators.weight_groups import records_of
@@ -157,6 +158,9 @@ class _Linker:
 
     def _constant(self, kernel: Kernel, name: str, value: Array) -> int:
         """The offset of a kernel's constant."""
+        filled = kernel.filled_of(name)
+        if filled is not None and fills_pay(self.config, self.rate):
+            value = filled.stored(value)
         if kernel.records_of(name):
             return self.window.constant(records_of(value, self.config)).offset
         return self.window.constant(spread_matrices(value, kernel.pitch_of(name))).offset
@@ -312,6 +316,7 @@ class _Linker:
                 part.kernel.kept_of(tensor.name),
                 part.kernel.pitch_of(tensor.name),
                 part.kernel.records_of(tensor.name),
+                part.kernel.filled_of(tensor.name) if fills_pay(self.config, self.rate) else None,
             )
             for tensor, value in part.kernel.constants
         }

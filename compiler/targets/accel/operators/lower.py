@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -25,6 +26,7 @@ from ....tensor.view import Builder, NotLoweredError, View
 from ...errors import CompileError
 from .builder import Formula, PackedBuilder, Window
 from .empty_matrices import Kept, Mask
+from .filled_parameters import Filled
 from .operators import AS_PIXEL, packed_form, plain_form
 from .packed_layout import Blocks, blocks_of, matrix_pitch
 
@@ -62,7 +64,8 @@ class Section:
     stages that have one entry for several of the result, with the axes ("cd", "y", "x") along which they have.
     ``shared``: parameters that all channel groups share, so that they are loaded once.
     ``kept``: which matrices of the weights are multiplied, if not all. ``records``: matrices of a record of 4-bit
-    weights, which are loaded together (``weight_groups.py``); 0 where weights have 8 bits.
+    weights, which are loaded together (``weight_groups.py``); 0 where weights have 8 bits. ``filled``: parameters of
+    which an entry may be filled in, not read.
     """
 
     kind: str
@@ -76,6 +79,7 @@ class Section:
     kept: Kept | None = None
     records: int = 0
     shared: tuple[str, ...] = ()
+    filled: tuple[tuple[str, Filled], ...] = ()
 
     @property
     def parameters(self) -> int:
@@ -86,6 +90,11 @@ class Section:
     def shared_parameters(self) -> int:
         """Accumulator entries of parameters that all channel groups share."""
         return VectorOp.REQUANTISE.b_entries * sum(name in self.shared for _, name in self._of_requantises)
+
+    @property
+    def filled_parameters(self) -> int:
+        """Of :attr:`parameters`, those that loads may fill in."""
+        return len(self.filled)
 
     @property
     def _of_requantises(self) -> list[tuple[str, str]]:
@@ -148,6 +157,7 @@ class Kernel:
                 **({"repeated": section.repeated} if section.repeated else {}),
                 **({"kept": section.kept.digest} if section.kept is not None else {}),
                 **({"records": section.records} if section.records else {}),
+                **({"filled": [[names[name], each.first] for name, each in section.filled]} if section.filled else {}),
             }
 
         described = {
@@ -197,6 +207,10 @@ class Kernel:
     def records_of(self, name: str) -> int:
         """How many matrices of a packed tensor are a record of 4 bits in DRAM; 0: they have 8 bits."""
         return next((each.records for each in self.sections if each.matrix_weights == name), 0)
+
+    def filled_of(self, name: str) -> Filled | None:
+        """The entry of a packed tensor of parameters that a load may fill in; None: all are read."""
+        return next((filled for each in self.sections for named, filled in each.filled if named == name), None)
 
     @property
     def stages(self) -> Stages:
@@ -337,7 +351,17 @@ class _Lowering:
             builder.repeated(result.shape),
             self._kept(builder, output.shape, reads + (0 if stays else prod(output.shape))),
             shared=tuple(builder.shared),
+            filled=tuple(self._filled(builder)),
         )
+
+    def _filled(self, builder: PackedBuilder) -> Iterator[tuple[str, Filled]]:
+        """The constant parameters of requantises of which an entry is one number, but for those that all groups share:
+        they are loaded once."""
+        of_requantises = {name for stage, name in builder.parameters if stage != builder.reduce} - {*builder.shared}
+        for tensor, value in self.constants:
+            filled = Filled.of(value) if tensor.name in of_requantises else None
+            if filled is not None:
+                yield tensor.name, filled
 
     def _kept(self, builder: PackedBuilder, output: tuple[int, ...], moved: int) -> Kept | None:
         """Which matrices of a layer's constant weights are multiplied, if it pays to leave out the others. ``moved``:

@@ -34,6 +34,7 @@ from ..link.slices import KernelSlice, slices_of
 from ..link.tuned import Lookup, Tuned, chain_text, layer_text, tuned_settings
 from ..operators.depthwise_mode import in_depthwise_mode
 from ..operators.empty_matrices import Kept
+from ..operators.filled_parameters import fills_pay
 from ..operators.lower import lower_function
 from ..operators.operators import AS_PIXEL, is_requantised, packed_form
 from ..schedule.tiling import ChainTiling, Problem
@@ -373,7 +374,7 @@ class _Chainer(_Proposer):
 
     def _cycles_apart(self, part: Sequence[Call]) -> int:
         emitter = Emitter(self.config)
-        places = _Places()
+        places = _Places(filled=fills_pay(self.config, self.rate))
         for number, node in enumerate(part):
             at = partial(places.of_slice, node)
             for each in slices_of(node, self.config, self.rate, self.threads, self.tuned):
@@ -383,10 +384,11 @@ class _Chainer(_Proposer):
 
 
 class _Places:
-    """Somewhere for every tensor of layers that are measured."""
+    """Somewhere for every tensor of layers that are measured. ``filled``: loads fill in entries of parameters."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, filled: bool) -> None:
         self.end = 0
+        self.filled = filled
         self._known: dict[object, int] = {}
 
     def of_slice(self, node: Call, part: KernelSlice) -> dict[str, DramBuffer]:
@@ -396,7 +398,8 @@ class _Places:
             pitch = part.kernel.pitch_of(tensor.name)
             offset = self._at((node, tensor.name, part.output_shift), value.nbytes * pitch)
             kept, records = part.kernel.kept_of(tensor.name), part.kernel.records_of(tensor.name)
-            places[tensor.name] = DramBuffer(offset, True, kept, pitch, records)
+            filled = part.kernel.filled_of(tensor.name) if self.filled else None
+            places[tensor.name] = DramBuffer(offset, True, kept, pitch, records, filled)
         for name, (operand, shift) in part.inputs.items():
             arg = node.args[operand]
             places[name] = DramBuffer(self._at(arg, prod(arg.shape)) + shift, constant=isinstance(arg, Constant))

@@ -15,6 +15,7 @@ from .....hw.dram_rate import USUAL_RATE, DramRate
 from .....hw.isa import Scratchpad
 from .....hw.memories import SCRATCHPADS
 from ....graph.records import Record
+from ..operators.filled_parameters import fills_pay
 from ..operators.lower import Kernel, Section
 from ..stream.scratchpads import has_zones_in_turn
 
@@ -236,6 +237,8 @@ class Problem:
         """Bytes in DRAM of one entry of ``parameters``, on average: depthwise weights are widened on the way."""
         of_requantises = self.kernel.section.parameters
         weights = self.parameters - of_requantises
+        if fills_pay(self.config, self.rate):
+            of_requantises -= self.kernel.section.filled_parameters
         stored = of_requantises * self.config.acc_bytes + weights * self.config.out_bytes
         return stored / self.parameters
 

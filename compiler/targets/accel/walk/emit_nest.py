@@ -18,6 +18,7 @@ from .....hw.weight_form import FOUR_BITS
 from ....tensor.ir import Buffer
 from ...errors import CompileError
 from ..operators.empty_matrices import Mask, Run, parts_of
+from ..operators.filled_parameters import TOGETHER, Filled
 from ..operators.intrinsic_nest import Environment, Evaluator, IntrinsicNest
 from ..operators.intrinsics import EmitFill, EmitGemm, EmitLoad, EmitStore, EmitVector
 from ..stream.stream import Access, Issue
@@ -51,13 +52,14 @@ class DramBuffer:
     """Where a global buffer lies: ``offset`` in bytes in the window. ``constant``: no program writes it. ``kept``: of
     matrices, one after another, which are loaded; the others are zero. ``pitch``: of matrices,
     how many entries each is from the next (`packed_layout.matrix_pitch`). ``records``: of matrices, how many are a
-    record of 4-bit weights; 0 where they have 8 bits."""
+    record of 4-bit weights; 0 where they have 8 bits. ``filled``: of parameters, the entry that is not stored."""
 
     offset: int
     constant: bool = False
     kept: Mask | None = field(default=None, repr=False, compare=False)
     pitch: int = 1
     records: int = 0
+    filled: Filled | None = None
 
 
 @dataclass
@@ -423,6 +425,9 @@ class NestEmitter:
         if emits.scratchpad is Scratchpad.WGT and self._dram[buffer].records:
             self._emit_records(context, index, start, rectangles, self._dram[buffer])
             return
+        if (filled := self._dram[buffer].filled) is not None:
+            self._emit_filled(context, emits, index, start, rectangles, self._dram[buffer].offset, filled)
+            return
         if emits.scratchpad is Scratchpad.WGT:
             rectangles = self._without_empty(rectangles, index, start, self._dram[buffer])
         for piece in rectangles:
@@ -456,6 +461,32 @@ class NestEmitter:
             entries = slice(instruction.index, instruction.index + piece.entries)
             self._left_out[entries] = False
             self._add(instruction, context, (), (Access(Memory.WGT, instruction.index, (piece.entries,), (1,)),))
+
+    def _emit_filled(
+        self, context: Context, emits: EmitLoad, index: int, start: int, rectangles: tuple[Rectangle, ...],
+        offset: int, filled: Filled,
+    ) -> None:  # fmt: skip
+        """Loads of parameters, of whose groups an entry is not stored: a copy of all entries from byte ``start``."""
+        entry_bytes, left = emits.scratchpad.dram_bytes(self._config), TOGETHER - 1
+        for piece in rectangles:
+            apart = piece.stride if piece.rows > 1 else piece.columns
+            first, rest = divmod((start - offset) // entry_bytes + piece.dram, TOGETHER)
+            if rest or piece.columns % TOGETHER or apart % TOGETHER or piece.entries != piece.rows * piece.columns:
+                raise CompileError(
+                    f"a load of {piece.rows} x {piece.columns} entries is no load of the parameters of whole groups",
+                    hint=f"the schedule must take parameters {TOGETHER} entries at a time",
+                )
+            groups = piece.columns // TOGETHER
+            for row in range(piece.rows):
+                place = first + row * apart // TOGETHER
+                written = Access(Memory.ACC, index + piece.scratchpad + row * piece.columns, (piece.columns,), (1,))
+                instruction = Load(
+                    engine=emits.engine, scratchpad=emits.scratchpad, index=written.start,
+                    offset=self._offset(offset + place * left * entry_bytes), rows=groups, columns=left,
+                    stride=left if groups > 1 else 0, pad_left=int(filled.first), pad_right=int(not filled.first),
+                    pad_value=filled.value,
+                )  # fmt: skip
+                self._add(instruction, context, (), (written,))
 
     def _emit_fill(self, nest: IntrinsicNest, context: Context, extents: tuple[int, ...], emits: EmitFill) -> None:
         index, strides = self._entry(nest, "dst", context), self._operand(nest, "dst").strides
