@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
 
@@ -442,6 +443,35 @@ class Function:
 
 def topological_order(root: Expr) -> list[Expr]:
     """Every node reachable from ``root``, once, producers before consumers. A node is known by its identity."""
+    last, order = _last_order
+    if last() is not root:
+        order = _ordered(root)
+        if len(order) >= LONG_ORDER:
+            _remember(root, order)
+    return [*order, root]
+
+
+LONG_ORDER = 32
+"""Nodes from which on an order is remembered: passes ask dozens of times for that of one graph."""
+
+_last_order: tuple[Callable[[], Expr | None], list[Expr]] = (lambda: None, [])
+"""The last root of so many nodes, as a weak reference, and all below it in order."""
+
+
+def _remember(root: Expr, order: list[Expr]) -> None:
+    """Until another comes, or until nobody has ``root`` any more, so that no graph is kept alive."""
+    global _last_order
+
+    def forget(gone: object) -> None:
+        global _last_order
+        if _last_order[0] is gone:
+            _last_order = (lambda: None, [])
+
+    _last_order = (weakref.ref(root, forget), order)
+
+
+def _ordered(root: Expr) -> list[Expr]:
+    """The order without its last node, which is the root."""
     order: list[Expr] = []
     seen: set[int] = set()
     stack: list[tuple[Expr, bool]] = [(root, False)]
@@ -455,6 +485,7 @@ def topological_order(root: Expr) -> list[Expr]:
         seen.add(id(node))
         stack.append((node, True))
         stack.extend((child, False) for child in reversed(node.children))
+    order.pop()
     return order
 
 
@@ -482,7 +513,9 @@ class Module:
         return tuple(found)
 
     def with_main(self, body: Expr) -> Module:
-        """The same module with another body of ``main``."""
+        """The same module with another body of ``main``; this one, where that is its own."""
+        if body is self.main.body:
+            return self
         return Module(Function(self.main.params, body, self.main.attrs, self.main.span), self.stage)
 
 

@@ -186,6 +186,7 @@ class PassManager:
         check_stage(module)
         inputs = random_inputs(module, self.seed) if self.check else {}
         reference = evaluate(module, inputs) if self.check else {}
+        count = len(calls(module.main.body))
         for item in self.passes:
             start = time.perf_counter()
             after, matches = item.counted(module)
@@ -194,7 +195,8 @@ class PassManager:
                 changed = after != module
                 typed = infer_types(after) if changed else after  # equal, but perhaps with more nodes in common
                 after = replace(typed, stage=item.stage or module.stage)
-                check_stage(after)
+                if after.main is not module.main or after.stage != module.stage:
+                    check_stage(after)
             except GraphError as error:
                 raise PassError(f"after pass {item.name!r}: {error}") from error
             changed |= after.stage != module.stage
@@ -209,8 +211,8 @@ class PassManager:
                         f"at most {item.tolerance:g} is allowed; {where}"
                     )
                 reference = results
-            counts = len(calls(module.main.body)), len(calls(after.main.body))
-            record = PassRecord(item.name, seconds, *counts, changed, difference, matches)
+            before, count = count, len(calls(after.main.body)) if after.main is not module.main else count
+            record = PassRecord(item.name, seconds, before, count, changed, difference, matches)
             self.records.append(record)
             self.report(record)
             if self.show is not None and changed:

@@ -125,10 +125,10 @@ def place_owners(lifetimes: Iterable[Lifetime]) -> dict[str, str]:
     reused = {tensor.name: tensor.reuses for tensor in lifetimes}
     owners: dict[str, str] = {}
     for name in reused:
-        owner = name
-        while reused[owner]:
-            owner = reused[owner]
-        owners[name] = owner
+        line = [name]
+        while (owner := line[-1]) not in owners and reused[owner]:
+            line.append(reused[owner])
+        owners |= dict.fromkeys(line, owners.get(owner, owner))  # all of the line: each is looked at once
     return owners
 
 

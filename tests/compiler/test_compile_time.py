@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import cProfile
 import pstats
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
 import pytest
 import weft
-from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Var, call
+from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Var, call, ir
+from weft.compiler.targets.memory_plan import Lifetime, place_owners
 
 WEIGHTS = Constant(np.ones((4, 4, 1, 1), np.float32))
 
@@ -44,3 +48,51 @@ def test_twice_as_many_operators_take_twice_as_many_calls(
     calls_to_compile(kind, 8)  # what is loaded and remembered once
     small, middle, large = (calls_to_compile(kind, count * times) for times in (1, 2, 4))
     assert (large - middle) / (middle - small) < 2.02
+
+
+def walks_to_compile(count: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often a graph of so many operators is walked from its end to its inputs."""
+    walked = 0
+
+    def counted(root: Expr) -> list[Expr]:
+        nonlocal walked
+        order = ordered(root)
+        walked += len(order) >= count
+        return order
+
+    ordered = ir._ordered
+    module = chain("residual", count)
+    monkeypatch.setattr(ir, "_ordered", counted)
+    weft.compile(module, target="cpu")
+    monkeypatch.setattr(ir, "_ordered", ordered)
+    return walked
+
+
+def test_a_graph_that_no_pass_changes_is_walked_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pass, and each check behind a pass, asks for its order."""
+    assert 1 <= walks_to_compile(128, monkeypatch) <= 4
+
+
+def test_the_owners_of_a_long_line_of_tensors_are_found_in_one_walk() -> None:
+    """Each is written over the one before it."""
+
+    def lines_run(count: int) -> int:
+        run = 0
+
+        def trace(frame: FrameType, event: str, _: object) -> Callable[..., object]:
+            nonlocal run
+            run += event == "line"
+            return trace
+
+        tensors = [Lifetime(str(number), 64, number, number + 1, str(number - 1) if number else "")
+                   for number in range(count)]  # fmt: skip
+        for order in (tensors, tensors[::-1]):
+            sys.settrace(trace)
+            try:
+                owners = place_owners(order)
+            finally:
+                sys.settrace(None)
+            assert set(owners.values()) == {"0"}
+        return run
+
+    assert lines_run(800) <= 2 * lines_run(400)

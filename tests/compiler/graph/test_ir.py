@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -54,6 +55,32 @@ def test_equality_of_a_deep_residual_network_is_fast() -> None:
     a, b = tower(), tower()
     assert a == b
     assert len(topological_order(a)) == 4001
+
+
+def row(length: int) -> Expr:
+    value: Expr = X
+    for _ in range(length):
+        value = call("nn.clip", value, low=0.0)
+    return value
+
+
+def test_an_order_that_is_remembered_is_of_that_node_alone() -> None:
+    """Equal nodes have orders of their own, and an order may be changed by whoever asked for it."""
+    first, second = row(100), row(100)
+    for root in (first, second, first, first):
+        order = topological_order(root)
+        assert order[-1] is root
+        assert len(order) == 101
+        assert order[-2] is root.children[0]
+        order.clear()
+
+
+def test_an_order_that_is_remembered_keeps_no_graph_alive() -> None:
+    root = row(100)
+    below = weakref.ref(root.children[0])
+    topological_order(root)
+    del root
+    assert below() is None
 
 
 def test_nodes_cannot_change() -> None:
