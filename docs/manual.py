@@ -21,9 +21,19 @@ ROOT = DOCS.parent
 TUTORIALS = sorted(DOCS.glob("tutorials/[0-9]*.md"))
 
 NAV: dict[str, tuple[str, ...]] = {
+    "By task": ("tasks.md",),
     "Tutorials": ("tutorials/index.md", *(f"tutorials/{path.name}" for path in TUTORIALS)),
     "Models": ("language.md", "quantisation.md", "pytorch.md", "litert.md", "gradients.md", "values.md", "integers.md"),
-    "Speed": ("profile.md", "view.md", "tuning.md", "schedules.md", "explore.md", "mcp.md", "results.md"),
+    "Speed": (
+        "profile.md",
+        "view.md",
+        "tuning.md",
+        "schedules.md",
+        "explore.md",
+        "mcp.md",
+        "results.md",
+        "cpu-speed.md",
+    ),
     "Boards": ("boards.md", "boards-running.md", "synthesis.md"),
     "The core": ("core.md", "isa.md", "registers.md", "simulators.md", "fast-simulation.md", "timing.md", "systems.md"),
     "The compiler": ("architecture.md", "graph.md", "passes.md", "compiler.md", "cpu.md", "gpu.md", "extending.md"),

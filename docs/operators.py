@@ -22,6 +22,11 @@ _SETS = {
 }  # fmt: skip
 _HEAD = """# Operators
 
+What a graph may be made of. Each line is one operator: how it is called, what it takes, what it means. So does a graph
+look that uses two:
+
+    fn @main(%x: float32[2, 3]) {{ return nn.clip(nn.add(%x, %x), low=0.0) }}
+
 Written by `python docs/operators.py` from the operators' entries (`compiler/operators/`, and
 `compiler/targets/accel/` for packed tensors). [extending.md](extending.md) shows how to add one.
 

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from enum import IntEnum
+from itertools import product
 
 from drawing import isa
 from reference_text import cell, docstring
@@ -13,6 +14,7 @@ from weft.compiler.targets.accel.operators.intrinsics import intrinsics as core_
 from weft.compiler.targets.cpu import intrinsics as cpu
 from weft.compiler.targets.gpu import intrinsics as gpu
 from weft.compiler.tensor import TensorIntrinsic
+from weft.compiler.tensor.errors import IRError
 from weft.compiler.tensor.printer import intrinsic_text
 from weft.hw.config import NAMED, PYNQ, CoreConfig
 from weft.hw.isa import (
@@ -144,19 +146,19 @@ def _intrinsic(title: str, shown: TensorIntrinsic, about: str) -> list[str]:
     return [f"### {title}", "", about, "", "```text", intrinsic_text(shown).rstrip(), "```", ""]
 
 
-SMALL: dict[str, tuple[int, ...]] = {
-    "outer_product": (2, 8, 64), "dot_product": (2, 8, 64), "paired_dot_product": (2, 8, 64, 8),
-    "pair_product": (2, 8, 64), "grouped_product": (2, 8, 4, 64), "grouped_dot": (2, 8, 4, 64),
-    "interleaved": (8, 64), "interleaved_bytes": (8, 64), "interleaved_halves": (8, 64),
-    "transposed_tile": (8, 64, 64), "transposed_bytes": (8, 64, 64), "transposed_halves": (8, 64, 64),
-    "transposed_pairs": (8, 64, 64),
-}  # fmt: skip
-"""Numbers for those of processors, by kind."""
-
-
 def _of_processors() -> Iterator[tuple[object, TensorIntrinsic]]:
-    for kind, (make, _) in cpu.KINDS.items():
-        yield make, cpu.intrinsic_named("_".join((kind, *map(str, SMALL[kind]))))
+    for kind, (make, count) in cpu.KINDS.items():
+        yield make, _small(kind, count)
+
+
+def _small(kind: str, count: int) -> TensorIntrinsic:
+    """An intrinsic of a processor with the first numbers that code can be made for: small ones, strides of 64."""
+    for numbers in product((2, 4, 8), (8, 4, 16, 64), *((64, 4, 8) for _ in range(count - 2))):
+        try:
+            return cpu.intrinsic_named("_".join((kind, *map(str, numbers))))
+        except IRError:
+            continue
+    raise ValueError(f"no small numbers fit {kind}")
 
 
 def _of_gpus() -> Iterator[tuple[object, TensorIntrinsic]]:

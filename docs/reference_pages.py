@@ -11,6 +11,7 @@ from typing import Any
 
 import reference_errors
 import reference_hardware
+import reference_operators
 import reference_primitives
 import typer.main
 import weft
@@ -142,6 +143,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "python.md": python,
     "configurations.md": configurations,
     "targets.md": targets,
+    "operators-by-target.md": reference_operators.page,
     "primitives.md": reference_primitives.page,
     "instructions.md": reference_hardware.instructions,
     "intrinsics.md": reference_hardware.intrinsics,

@@ -16,6 +16,13 @@ PAGE = Path(__file__).with_suffix(".md")
 
 _HEAD = f"""# Registers
 
+A driver starts the core by its registers, and reads from them what a run took. This is all that it has to do:
+
+    WINDOW_BASE, WINDOW_SIZE        where the program and its data lie
+    PROGRAM_OFFSET, PROGRAM_COUNT   which program in the window, and how many instructions it has
+    CONTROL = START                 then wait until STATUS says that it has ended, or for the interrupt
+    CYCLES, FAULT_CAUSE             what it took, and what went wrong
+
 Written by `python docs/registers.py` from `hw/registers.py`.
 
 AXI4-Lite, {REGISTER_BITS} bits, 4 KiB. Byte strobes work. Unknown addresses read as 0 and ignore writes. While the

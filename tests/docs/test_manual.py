@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 import weft
 from weft.cli.commands import PARTS
+from weft.compiler.operators import numerics
 from weft.compiler.targets.accel.operators.intrinsics import intrinsics
 from weft.compiler.targets.cpu.intrinsics import KINDS
 from weft.compiler.tensor import Schedule
@@ -133,6 +135,34 @@ def test_intrinsics_and_messages_of_errors_are_in_the_reference(folder: Path) ->
     assert "### InputError" in text["errors"]
     assert "| the model has no input \\{name} | its inputs: \\{...} |" in text["errors"]
     assert text["errors"].count("\n| ") > 400
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_opens_with_what_it_is_for_and_an_example(page: Path) -> None:
+    """In short sentences, before its first rule."""
+    opening = re.split(r"^## ", page.read_text().split("\n", 1)[1], maxsplit=1, flags=re.M)[0]
+    assert re.search(r"^```|^    \S|!\[", opening, flags=re.M), "no example and no picture"
+    text = re.sub(r"```.*?```", "", opening, flags=re.S)
+    blocks = [block for block in re.split(r"\n\s*\n", text) if block.strip()]
+    prose = [block for block in blocks if not block.startswith(("    ", "|", "![", "- "))]
+    first = next(block for block in blocks if not block.startswith("!["))
+    assert prose[:1] == [first], "it begins with something else than words"
+    longest = max(re.split(r"[.:;?!]\s", prose[0]), key=lambda sentence: len(sentence.split()))
+    assert len(longest.split()) <= 30, longest
+
+
+def test_the_first_example_of_the_integer_contract_is_right() -> None:
+    text = (DOCS / "integers.md").read_text().split("## Numbers")[0]
+    zero, scale = 3, 0.02 * 0.005
+    multiplier, shift = numerics.quantise_multiplier(np.array([scale / 0.05]))
+    bias = np.array([round(0.3 / scale) - zero * 40], np.int32)
+    limits = {"zero_point": -5, "low": -128, "high": 127, "left_shift": 0, "out": "int8"}
+    found = numerics.requantise(np.full((1, 1, 1, 1), 20000, np.int32), bias, multiplier, shift, **limits)
+    real = (20000 - zero * 40) * scale + 0.3
+    shown = (20000 + int(bias[0]), f"{multiplier[0]} >> {shift[0]}", int(found.item()) + 5, int(found.item()),
+             f"{real:.3f}", f"{real / 0.05 - 5:.2f}")  # fmt: skip
+    assert shown == (22880, "8589935 >> 32", 46, 41, "2.288", "40.76")
+    assert all(str(each) in text for each in shown)
 
 
 def test_lists_are_apart_from_the_text_above_but_not_inside_code(manual: ModuleType) -> None:

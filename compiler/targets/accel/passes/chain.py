@@ -126,7 +126,7 @@ def chains_pass(config: CoreConfig, rate: DramRate, job: Job, *, threads: int, t
         with kernels_from(job.kept):
             return _Chainer(module, config, rate, threads, lookup, measure=job.measure).run()
 
-    return Pass("chains", run, needs=("pack-layout",), stage="chained")
+    return Pass("chains", run, needs=("pack-layout",), stage="chained", about=__doc__ or "")
 
 
 def promising_chains(module: Module, config: CoreConfig, rate: DramRate, threads: int) -> list[Promising]:
