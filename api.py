@@ -176,7 +176,7 @@ def load(
     if isinstance(model, OpenModel):
         return OpenModule(model, lambda sized: _load(sized, device, progress, trusted=True), kept)
     if isinstance(model, CompiledModel):
-        return _load(model, device, progress, trusted=True)
+        return _load(model, device, progress, trusted=not model.from_file)
     if not isinstance(model, (str, PathLike)):
         raise ArtifactError(f"model is {model!r:.80}, but must be a compiled model or the path of an artifact")
     from .runtime.artifact import load as load_artifact
@@ -199,11 +199,11 @@ def _load_system(
     if device is not None and not isinstance(device, str):
         raise DeviceError("a system takes the name of a device, not a device", hint='device="rtl"')
     config = system if isinstance(system, SystemConfig) else load_system(system)
-    trusted = isinstance(model, CompiledModel)
     if not isinstance(model, CompiledModel):
         from .runtime.artifact import load as load_artifact
 
         model = load_artifact(model, None)
+    trusted = not model.from_file
     load_core = partial(_load, model, progress=progress, trusted=trusted)
     return SystemModule(model, config, device or "fsim", load_core, dram=dram, progress=progress)
 

@@ -413,7 +413,8 @@ class Witness:
 class CompiledModel:
     """A model compiled for one target. ``core`` is None where nothing runs on an accelerator. ``witness``: what its
     programs compute. ``tensors``: of a job that keeps all results, the source's tensor that a value is, by the value's
-    name; a value that is none, such as a sum that is quantised later, is not in it. Artifacts do not hold it."""
+    name; a value that is none, such as a sum that is quantised later, is not in it. Artifacts do not hold it.
+    ``from_file``: an artifact said so, which may come from anybody: its kernels are proved before one runs."""
 
     name: str
     target: str
@@ -425,6 +426,7 @@ class CompiledModel:
     statistics: Mapping[str, Any] = field(default_factory=dict)
     witness: Witness | None = field(default=None, compare=False)
     tensors: Mapping[str, str] = field(default_factory=dict, compare=False)
+    from_file: bool = field(default=False, compare=False)
 
     def __repr__(self) -> str:
         """A line: its layers alone would fill pages."""

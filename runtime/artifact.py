@@ -266,6 +266,7 @@ def _model(manifest: records.Manifest, members: dict[str, bytes], config: CoreCo
         core=None if manifest.core is None else _read_core(manifest.core, members, config),
         witness=None if manifest.witness is None else _read_witness(manifest.witness, members),
         statistics=manifest.statistics,
+        from_file=True,
     )
 
 

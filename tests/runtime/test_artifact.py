@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -18,9 +19,11 @@ import pytest
 import weft
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from weft.compiler.graph import Function, Module, call, to_text
+from weft.compiler.graph import Attrs, Function, Module, TensorType, Var, call, to_text
 from weft.compiler.graph.symbolic import SymbolicInput, SymbolicTypes
-from weft.compiler.model import CompiledModel, CoreStep, HostStep, NumpyStep, OpenModel
+from weft.compiler.model import CompiledModel, CoreStep, HostStep, LaunchStep, NumpyStep, OpenModel
+from weft.compiler.targets.errors import CompileError
+from weft.compiler.targets.loops.kernel_code import kernel_symbol
 from weft.hw import isa, programs
 from weft.hw.config import ISA_VERSION, PYNQ, TINY
 from weft.runtime.artifact import from_bytes, load, save, to_bytes
@@ -61,7 +64,7 @@ def as_data(value: Any) -> Any:
 
 def test_a_saved_model_loads_equal(model: CompiledModel, tmp_path: Path) -> None:
     save(model, tmp_path / "model.weft")
-    assert as_data(load(tmp_path / "model.weft", model.config)) == as_data(model)
+    assert as_data(load(tmp_path / "model.weft", model.config)) == as_data(replace(model, from_file=True))
 
 
 def test_the_same_model_gives_the_same_bytes(model: CompiledModel, tmp_path: Path) -> None:
@@ -244,6 +247,30 @@ def test_a_hostile_member_is_refused(
     rewrite(path, {member: data})
     with pytest.raises(ArtifactError, match=message):
         load(path)
+
+
+def reaching_too_far() -> CompiledModel:
+    """A model whose first kernel has one round too many, under the name that its text then has."""
+    x = Var("x", TensorType((8, 8), "float32"))
+    model = weft.compile(Module(Function((x,), call("nn.tanh", x), Attrs({"outputs": ("y",)}))), target="cpu")
+    assert isinstance(model, CompiledModel)
+    (step,) = model.steps
+    assert isinstance(step, HostStep)
+    (kernel,) = step.program.kernels
+    text = re.sub(r"parallel\((\d+)\)", lambda found: f"parallel({int(found[1]) + 1})", kernel.text)
+    assert text != kernel.text
+    bad = replace(kernel, text=text, symbol=kernel_symbol(text, kernel.windows))
+    steps = tuple(replace(each, symbol=bad.symbol) if isinstance(each, LaunchStep) else each
+                  for each in step.program.steps)  # fmt: skip
+    return replace(model, steps=(replace(step, program=replace(step.program, kernels=(bad,), steps=steps)),))
+
+
+def test_kernels_of_a_file_are_proved_however_it_is_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "m.weft"
+    save(reaching_too_far(), path)
+    for source in (path, load(path)):  # the file itself, and what the command line hands on of it
+        with pytest.raises(CompileError, match="an index may be outside of the 8 elements"):
+            weft.load(source)
 
 
 def test_what_no_file_may_hold_is_not_written(model: CompiledModel, tmp_path: Path) -> None:
