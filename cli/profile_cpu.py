@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..api import load
 from ..compiler.model import HostStep
 from ..compiler.targets.cpu.llvm.peak import SYMBOL, byte_peak, float_peak
-from ..compiler.targets.cpu.processor import host_target
+from ..compiler.targets.cpu.processor import Processor, host_target
 from ..compiler.targets.errors import CompileError
 from ..files import write_atomically
 from ..progress import progress
@@ -60,6 +60,10 @@ def profile_on_cpu(request: ProfileRequest) -> None:
 
 def roof_here(threads: int) -> MachineRoof:
     """Of this machine's processor, or of the one that it is taken for."""
-    target = host_target()
+    return roof_of(host_target(), threads)
+
+
+def roof_of(target: Processor, threads: int) -> MachineRoof:
+    """Of this machine with code for a processor that it can run."""
     floats, products = (PeakCode(content, SYMBOL, count) for content, count in (float_peak(target), byte_peak(target)))
     return measured_roof(target.cpu, threads, floats, products)

@@ -19,6 +19,7 @@ from .app import app
 from .output import CalibrateOption, ShapeOption, beside, check_places, err, out, output_file
 from .source import compiled_with_fixed_sizes, given_model, is_artifact, opened_artifact
 from .target_options import Chosen, options_of, with_target_options
+from .view_kernels import host_codes
 
 
 @app.command()
@@ -36,7 +37,8 @@ def view(
     chosen: Chosen,
 ) -> None:
     """Write a web page of a compilation, from the graph to the wire: each layer's loops, instructions and cycles, what
-    memories hold, and why it waits; with two, both side by side."""
+    memories hold, and why it waits; of a processor its kernels' assembly and time under the roof of this machine. With
+    two, both side by side."""
     path = output or beside(source, ".html")
     check_places(path)
     for each in (source, *([other] if other is not None else [])):  # both are looked at before one is compiled
@@ -49,7 +51,8 @@ def view(
         for each in (source, *([other] if other is not None else [])):
             model, loops = _opened(each, target, shape, calibrate_with, chosen, status)
             status.update(f"following {model.name}")
-            found = side(model, None if model.core is None else memory_of(model), loops)
+            codes = host_codes(model, status)
+            found = side(model, None if model.core is None else memory_of(model), loops, codes)
             sides.append(found | ({} if other is None else {"name": each.name}))  # what tells them apart
         page = view_page(sides)
         write_atomically(path, page.encode())

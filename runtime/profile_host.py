@@ -84,12 +84,21 @@ def profile_host(
     for _ in range(runs):
         module.run(inputs, trace=True)
         best = [min(pair) for pair in zip(best, module.seconds, strict=True)]
-    traffic = [layer for step in model.steps if isinstance(step, HostStep) for layer in _traffic(step.program)]
-    if not traffic:
+    kernels = kernels_of(model, best)
+    if not kernels:
         raise DeviceError(f"{model.name!r} has no kernel, so there is no time to account for")
+    return kernels
+
+
+def kernels_of(model: CompiledModel, seconds: Sequence[float] | None = None) -> tuple[KernelProfile, ...]:
+    """The layers of a model that has no programs for a core, in their order, with their traffic and arithmetic.
+    ``seconds``: of each; 0 where they were not measured."""
+    traffic = [layer for step in model.steps if isinstance(step, HostStep) for layer in _traffic(step.program)]
     return tuple(
-        KernelProfile(layer, seconds, nbytes, _operations(layer, elements), on_bytes, launches)
-        for layer, seconds, (nbytes, elements, on_bytes, launches) in zip(model.layers, best, traffic, strict=True)
+        KernelProfile(layer, took, nbytes, _operations(layer, elements), on_bytes, launches)
+        for layer, took, (nbytes, elements, on_bytes, launches) in zip(
+            model.layers, seconds or [0.0] * len(traffic), traffic, strict=True
+        )
     )
 
 

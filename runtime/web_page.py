@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 
-def web_page(parts: Path, title: str, data: Mapping[str, Any], connect: str = "'none'") -> str:
-    """The page of ``page.html``, ``page.css`` and ``page.js`` in a folder.
+def web_page(
+    parts: Path, title: str, data: Mapping[str, Any], connect: str = "'none'", scripts: Sequence[str] = ("page.js",)
+) -> str:
+    """The page of ``page.html``, ``page.css`` and the ``scripts``, joined in this order, in a folder.
 
     ``data``: documents for JSON, by the marks of the frame that they replace. ``connect``: what the script may fetch,
     in the words of a content security policy.
     """
-    frame, style, script = ((parts / f"page.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))
+    frame, style, *codes = ((parts / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", *scripts))
+    script = "\n".join(codes)
     # A "<" in the data could end the script that holds it.
     texts = {name: json.dumps(each, separators=(",", ":")).replace("<", "\\u003c") for name, each in data.items()}
     marks = {"CONNECT": connect, "TITLE": escape(title), "STYLE": style, "SCRIPT": script, **texts}

@@ -4,7 +4,7 @@ const data = read("data"), packed = read("details"), sides = data.sides, classes
 const find = id => document.getElementById(id), NAMES = ["A", "B"], SHARE = 250, ROW = 18;
 const ENGINES = ["load", "loadw", "gemm", "vector", "store"], LANES = [...ENGINES, "why the array is not busy"];
 const state = { side: 0, layer: null, cycle: null, instruction: null };
-const opened = sides.map(() => new Map()), views = [];  // details that were opened; timelines on the screen
+const unpacked = sides.map(() => new Map()), views = [];  // what was opened; timelines on the screen
 const tones = new Map();  // asking the page for a colour may make it lay itself out
 function colour(name) {
   if (!tones.has(name)) tones.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
@@ -39,7 +39,10 @@ function shortName(name) {  // what layers that are made of several have in comm
 }
 const clipped = (text, length) => text.length <= length ? text : text.slice(0, Math.ceil(length / 2) - 1) + "…" + text.slice(-Math.floor(length / 2));
 const cyclesOf = layer => layer.end === undefined ? 0 : layer.end - layer.start;
+const costOf = layer => layer.end === undefined && layer.work && layer.work.seconds || cyclesOf(layer);  // seconds, where there are no cycles
+const costText = layer => layer.end === undefined ? timeText(costOf(layer)) : `${number(cyclesOf(layer))} cycles`;
 const layersOf = side => sides[side].layers;
+const wholeOf = side => sides[side].cycles || layersOf(side).reduce((sum, layer) => sum + costOf(layer), 0);
 
 // The same layer of the other compilation: by its name, else by the first node that it does the work of.
 const partners = sides.map((each, side) => {
@@ -59,9 +62,10 @@ const partners = sides.map((each, side) => {
   });
 });
 
-async function detailOf(side, layer) {
-  if (!opened[side].has(layer)) {
-    const text = atob(packed[side][layer]), bytes = new Uint8Array(text.length);
+async function opened(side, what, name) {
+  const key = `${what} ${name}`;
+  if (!unpacked[side].has(key)) {
+    const text = atob(packed[side][what][name]), bytes = new Uint8Array(text.length);
     for (let place = 0; place < text.length; place += 1) bytes[place] = text.charCodeAt(place);
     const stream = new DecompressionStream("gzip"), writer = stream.writable.getWriter();
     writer.write(bytes);
@@ -72,10 +76,11 @@ async function detailOf(side, layer) {
       for (const name of ["number", "start"]) code[name].reduce((sum, each, place) => code[name][place] = sum + each, 0);
       code.place = new Map(code.number.map((each, place) => [each, place]));
     }
-    opened[side].set(layer, detail);
+    unpacked[side].set(key, detail);
   }
-  return opened[side].get(layer);
+  return unpacked[side].get(key);
 }
+const detailOf = (side, layer) => opened(side, "layers", layer);
 
 // Graph
 
@@ -101,7 +106,7 @@ function showGraph() {
     svg.append(line);
     return [from - first, to - first, line];
   });
-  const most = Math.max(1, ...side.layers.map(cyclesOf));
+  const most = Math.max(...side.layers.map(costOf)) || 1;
   boxes = graph.places.map(([x, y], box) => {
     const layer = side.layers[box - first];
     const node = drawn("g", { class: layer ? "node" : "node end", transform: `translate(${x} ${y})` }, drawn("rect", { class: "box", width, height, rx: 6 }));
@@ -112,11 +117,11 @@ function showGraph() {
       svg.append(node);
       return node;
     }
-    const share = cyclesOf(layer) / most;
+    const share = costOf(layer) / most;
     node.append(drawn("rect", { width: 5, height: height - 12, x: 0, y: 6, fill: kindColour(layer), rx: 2 }), label(clipped(shortName(layer.name), 26), 12, 18),
       label(clipped(`${layer.kind} · ${layer.shape.join("×") || "scalar"}`, 34), 12, 33, "sub"), drawn("title", {}));
     if (share) node.append(drawn("rect", { class: "share", x: 12, y: height - 8, height: 4, width: Math.max(1, share * (width - 24)), rx: 2 }));
-    node.querySelector("title").textContent = `${layer.name}\n${layer.kind} on ${layer.device}` + (share ? `\n${number(cyclesOf(layer))} cycles` : "");
+    node.querySelector("title").textContent = `${layer.name}\n${layer.kind} on ${layer.device}` + (share ? `\n${costText(layer)}` : "");
     node.dataset.layer = box - first;
     node.onclick = () => choose(box - first, { from: "graph" });
     svg.append(node);
@@ -291,6 +296,7 @@ function classesAt(binned, cycle, lane) {
   return Object.entries(binned.rows[lane]).map(([kind, shares]) => [classes[kind].word, shares[place]]).filter(each => each[1]).sort((a, b) => b[1] - a[1])
     .map(([word, share]) => share === SHARE ? word : `${word} ${percent(share, SHARE)}`).join(", ");
 }
+let stay = 0;  // so many of the views are of the whole run
 function showRuns() {
   const longest = Math.max(...sides.map(side => side.timeline ? side.timeline.edges[1] - side.timeline.edges[0] : 0));
   sides.forEach((side, place) => {
@@ -303,7 +309,9 @@ function showRuns() {
     find("runs").append(make("div", undefined, { className: "run" }, ...(sides.length > 1 ? [make("b", `${NAMES[place]}: ${number(side.cycles)} cycles`)] : []), line.canvas));
     views.push(line);
   });
-  find("run-box").hidden = !views.length;
+  const machines = showMachines();
+  find("run-box").hidden = !views.length && !machines;
+  stay = views.length;
   const used = new Set(sides.flatMap(side => side.timeline ? side.timeline.rows.flatMap(row => Object.keys(row)) : []));
   find("legend").append(...classes.map((each, kind) => [each, kind]).filter(([, kind]) => used.has(String(kind))).map(([each, kind]) =>
     make("span", undefined, {}, Object.assign(make("i"), { style: `background:${each.name === "IDLE" ? "var(--idle)" : classColour(kind)}` }), each.word)));
@@ -323,12 +331,7 @@ function causesOf(layer) {
   });
   return [bar, table];
 }
-function boundsOf(layer) {
-  const whole = cyclesOf(layer), most = Math.max(whole, ...layer.bounds), box = make("div", undefined, { className: "bound" });
-  for (const [name, count] of [["useful MACs", layer.bounds[0]], ["with padding", layer.bounds[1]], ["vector", layer.bounds[2]], ["memory", layer.bounds[3]], ["it takes", whole]])
-    box.append(make("span", name), Object.assign(make("i", undefined, { className: name === "it takes" ? "over" : "" }), { style: `width:${100 * count / most}%` }), make("span", number(count)));
-  return box;
-}
+const boundsOf = layer => barsOf([["useful MACs", layer.bounds[0]], ["with padding", layer.bounds[1]], ["vector", layer.bounds[2]], ["memory", layer.bounds[3]], ["it takes", cyclesOf(layer)]], number);
 function factsOf(layer) {
   const table = make("table", undefined, { className: "causes" });
   const rows = [["nodes", layer.nodes.join(", ")], ["operators", layer.operators.join(", ")], ["result", layer.shape.join(" × ") || "scalar"], ["multiply-accumulates", layer.macs && number(layer.macs)],
@@ -408,9 +411,9 @@ async function layerSide(side, place) {
   const layer = layersOf(side)[place], detail = await detailOf(side, place), box = make("div"), parts = make("div", undefined, { className: "panes" });
   const head = make("div", undefined, { className: "head" }, make("h2", (sides.length > 1 ? `${NAMES[side]}: ` : "") + shortName(layer.name), { className: "name", title: layer.name }),
     make("span", layer.kind, { className: "badge" }), make("span", layer.device, { className: `badge ${layer.device}` }));
-  if (cyclesOf(layer)) head.append(make("span", `${number(cyclesOf(layer))} cycles, ${percent(cyclesOf(layer), sides[side].cycles)} of the run`, { className: "quiet" }));
+  if (costOf(layer)) head.append(make("span", `${costText(layer)}, ${percent(costOf(layer), wholeOf(side))} of the run`, { className: "quiet" }));
   box.append(head);
-  if (layer.verdict) box.append(make("p", layer.verdict, { className: "verdict" }));
+  if (layer.verdict || boundOf(layer)) box.append(make("p", layer.verdict || boundOf(layer).label, { className: "verdict" }));
   let list = null;
   if (detail.timeline) {
     const line = timelineOf(side, detail.timeline, {
@@ -435,7 +438,9 @@ async function layerSide(side, place) {
       pane(`Its ${number(detail.code.number.length)} instructions`, true, list.box));
     views.push(line, memory, list);
   }
-  const loops = [];
+  if (layer.work) parts.append(...workOf(side, layer));
+  const kernels = await kernelPanes(side, detail.kernels), loops = kernels.panes;
+  views.push(...kernels.own);
   if (detail.loops) loops.push(pane("Loop nest", true, make("pre", detail.loops)));
   if (detail.nests) loops.push(pane("Loops that the engines' registers run", false, make("pre", detail.nests)));
   if (detail.schedule) loops.push(pane("Schedule", false, make("pre", detail.schedule)));
@@ -461,12 +466,13 @@ async function show(layer, { cycle = null, from = "" }) {
   Object.assign(state, { layer, cycle, instruction: null });
   state.layerOf = sides.map((_, side) => side === state.side ? layer : partners[state.side][layer]);
   const parts = [];
-  views.length = sides.filter(side => side.timeline).length;
+  views.length = stay;
   for (const [side, place] of state.layerOf.entries()) parts.push(place === null ? make("p", `${NAMES[side]} has no such layer.`, { className: "quiet" }) : await layerSide(side, place));
   if (mine !== turn) return;
   find("layer-box").replaceChildren(make("div", undefined, { className: "sides" }, ...parts));
   markGraph(from !== "graph");
   views.forEach(view => view.draw());
+  views.forEach(view => view.settled && view.settled());
   for (const row of find("table").tBodies[0].rows) row.classList.toggle("chosen", Number(row.dataset.layer) === state.layerOf[0] && state.layerOf[0] !== null);
   if (cycle !== null) tell(at(state.side, cycle));
   history.replaceState(null, "", `#${state.side ? "B:" : ""}${layer}`);
@@ -476,10 +482,14 @@ async function show(layer, { cycle = null, from = "" }) {
 
 const sorting = { column: null, down: true };
 function columnsOf() {
-  const one = sides.length === 1, timed = sides.some(side => side.cycles), own = side => row => row[side] && cyclesOf(row[side]);
+  const one = sides.length === 1, timed = sides.some(side => side.cycles), measured = sides.every((_, side) => measuredOn(side)), own = side => row => row[side] && costOf(row[side]);
   const columns = [["layer", row => shortName((row[0] || row[1]).name), "word"], ["kind", row => (row[0] || row[1]).kind, "word"], ["on", row => (row[0] || row[1]).device, "word"]];
   if (one) return timed ? [...columns, ["cycles", own(0)], ["of the run", row => cyclesOf(row[0]) / sides[0].cycles, "share"], ["DRAM bytes", row => row[0].loaded + row[0].stored], ["why", row => row[0].verdict || "", "word"]]
-    : [...columns, ["MACs", row => row[0].macs], ["operators", row => row[0].operators.join(", "), "word"]];
+    : [...columns, ...(measured ? [["time", own(0), "time"], ["of the run", row => costOf(row[0]) / wholeOf(0), "share"], ["10⁹ operations/s", row => row[0].work.gops], ["bound by", row => boundOf(row[0]).label, "word"]] : []),
+      ["MACs", row => row[0].macs], ["bytes", row => row[0].work && row[0].work.bytes], ["operators", row => row[0].operators.join(", "), "word"]];
+  if (measured) return [...columns, ["time A", own(0), "time"], ["time B", own(1), "time"], ["B ÷ A", row => row[0] && row[1] && costOf(row[0]) ? costOf(row[1]) / costOf(row[0]) : null, "ratio"],
+    ["A is bound by", row => row[0] ? boundOf(row[0]).label : "", "word"], ["B is bound by", row => row[1] ? boundOf(row[1]).label : "", "word"]];
+  if (!timed) return [...columns, ["MACs A", row => row[0] && row[0].macs], ["MACs B", row => row[1] && row[1].macs], ["operators", row => (row[0] || row[1]).operators.join(", "), "word"]];
   return [...columns, ["cycles A", own(0)], ["cycles B", own(1)], ["B − A", row => row[0] && row[1] ? cyclesOf(row[1]) - cyclesOf(row[0]) : null, "change"],
     ["why, A", row => row[0] ? row[0].verdict || "" : "", "word"], ["why, B", row => row[1] ? row[1].verdict || "" : "", "word"]];
 }
@@ -500,8 +510,8 @@ function showTable() {
   find("table").tBodies[0].replaceChildren(...pairs.map(row => {
     const line = make("tr", undefined, { tabIndex: 0 });
     for (const [, value, kind] of columns) {
-      const found = value(row), text = found === null || found === undefined ? "" : kind === "share" ? percent(found, 1) : kind === "word" ? found : kind === "change" && found > 0 ? `+${number(found)}` : found ? number(found) : kind === "change" ? "0" : "";
-      const cell = make("td", text, { className: kind === "word" ? "word" : kind === "change" && found ? (found > 0 ? "worse" : "better") : "" });
+      const found = value(row), text = found === null || found === undefined ? "" : kind === "share" ? percent(found, 1) : kind === "time" ? timeText(found) : kind === "ratio" ? `${number(found)} ×` : kind === "word" ? found : kind === "change" && found > 0 ? `+${number(found)}` : found ? number(found) : kind === "change" ? "0" : "";
+      const cell = make("td", text, { className: kind === "word" ? "word" : kind === "change" && found ? (found > 0 ? "worse" : "better") : kind === "ratio" && found ? (found > 1.05 ? "worse" : found < .95 ? "better" : "") : "" });
       if (kind === "word") cell.title = text;
       line.append(cell);
     }
@@ -563,7 +573,7 @@ views.forEach(view => view.draw());
 function start() {
   const [, second, layer] = /^#(B:)?(\d+)$/.exec(location.hash) || [], side = second && sides.length > 1 ? 1 : 0;
   turnTo(side);
-  const slowest = layersOf(side).reduce((best, each, place, all) => cyclesOf(each) > cyclesOf(all[best]) ? place : best, 0);
+  const slowest = layersOf(side).reduce((best, each, place, all) => costOf(each) > costOf(all[best]) ? place : best, 0);
   const wanted = layer === undefined ? slowest : Number(layer);
   return layersOf(side).length ? choose(Math.min(wanted, layersOf(side).length - 1)) : null;
 }

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.model import CompiledModel, CoreStep, HostStep, LaunchStep
+from ..compiler.model import CompiledModel, CoreStep, HostStep
 from ..hw.assembly import format_instruction
 from ..hw.isa import Engine, Instruction
 from ..hw.memories import Memory
@@ -28,6 +28,7 @@ from ..sim.dram import DramModel
 from .accesses import Level, nests
 from .flow import flow
 from .held import Steps, held
+from .kernels import HostCodes, kernel_records, kernels_of_layers, machine_record, work_records
 from .layout import HEIGHT, WIDTH, layout
 from .loops import loops_text
 
@@ -65,11 +66,14 @@ class _Program:
         return self.run.result.cycles or 0
 
 
-def side(model: CompiledModel, dram: DramModel | None, loops: Mapping[str, str]) -> dict[str, Any]:
+def side(
+    model: CompiledModel, dram: DramModel | None, loops: Mapping[str, str], codes: HostCodes | None = None
+) -> dict[str, Any]:
     """The data of one compilation, fit for JSON.
 
     ``dram``: the memory that its cycles are predicted for; None where nothing runs on a core. ``loops``: loop nests
-    that are known beside those in the model, by the name of the layer.
+    that are known beside those in the model, by the name of the layer. ``codes``: code of the kernels for a processor
+    or a GPU.
     """
     programs = _programs(model, dram)
     measured = profile(model, [each.run for each in programs.values()], "model", dram) if programs else None
@@ -78,16 +82,22 @@ def side(model: CompiledModel, dram: DramModel | None, loops: Mapping[str, str])
     profiles = {} if measured is None else {numbers[id(item.layer)]: item for item in measured.layers}
     cycles = [] if measured is None else [each for _, each in measured.programs]
     details = _details(model, list(zip(programs.values(), cycles, strict=True)), loops)
+    work = dict(enumerate(work_records(codes)))
     return {
         "name": model.name,
         "target": model.target,
-        "facts": _facts(model, measured),
+        "facts": _facts(model, measured, codes),
         "cycles": measured.cycles if measured is not None else 0,
         "graph": _graph(model, found.edges, found.results),
-        "layers": [_layer(model, number, profiles.get(number)) for number in range(len(model.layers))],
+        "machine": machine_record(codes),
+        "layers": [
+            _layer(model, number, profiles.get(number)) | ({"work": work[number]} if number in work else {})
+            for number in range(len(model.layers))
+        ],
         "timeline": None if measured is None else _binned(timeline(measured, BINS)),
         "held": _memories(model, programs, BINS) if programs else None,
         "details": [_packed(each) for each in details],
+        "kernels": {symbol: _packed(each) for symbol, each in kernel_records(model, codes).items()},
     }
 
 
@@ -108,12 +118,13 @@ def _programs(model: CompiledModel, dram: DramModel | None) -> dict[int, _Progra
     return result
 
 
-def _facts(model: CompiledModel, measured: Profile | None) -> list[tuple[str, str]]:
+def _facts(model: CompiledModel, measured: Profile | None, codes: HostCodes | None) -> list[tuple[str, str]]:
     """What stands at the head of the page: pairs of a name and a figure."""
     kernels = sum(len(step.program.kernels) for step in model.steps if isinstance(step, HostStep))
     facts = [("layers", f"{len(model.layers):,}")]
     if measured is None:
         facts += [("target", model.target), ("kernels", f"{kernels:,}")]
+        facts += [("processor", codes.processor)] if codes is not None else []
         arena = sum(step.program.arena_bytes for step in model.steps if isinstance(step, HostStep))
         return [*facts, ("arena", f"{arena:,} bytes")]
     moved = sum(item.dram_bytes for item in measured.layers)
@@ -223,14 +234,9 @@ def _details(
 ) -> list[dict[str, Any]]:
     """What a click on each layer shows."""
     result: list[dict[str, Any]] = []
-    for number, layer in enumerate(model.layers):
-        result.append({"schedule": layer.schedule, "loops": loops.get(layer.name, ""), "number": number})
-    for step in model.steps:
-        if isinstance(step, HostStep):
-            texts = {kernel.symbol: kernel.text for kernel in step.program.kernels}
-            for launch in step.program.steps:
-                if isinstance(launch, LaunchStep):
-                    result[step.first_layer + launch.layer]["loops"] = texts[launch.symbol]
+    for number, (layer, kernels) in enumerate(zip(model.layers, kernels_of_layers(model), strict=True)):
+        nest = loops.get(layer.name, "")
+        result.append({"schedule": layer.schedule, "loops": nest, "kernels": kernels, "number": number})
     for program, cycles in programs:
         fine = _Fine.of(model, program, cycles)
         spans = {span.layer: span for span in cycles.spans}

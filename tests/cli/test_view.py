@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from weft.tests.cli.test_cli import MODEL, weft
@@ -14,9 +15,16 @@ from weft.tests.cli.test_cli import MODEL, weft
 DETAILS = re.compile(r'id="details">(.*?)</script>', re.DOTALL)
 
 
+DATA = re.compile(r'id="data">(.*?)</script>', re.DOTALL)
+
+
+def opened(text: str) -> Any:
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
 def loops_in(page: Path) -> list[str]:
     (details,) = DETAILS.findall(page.read_text())
-    return [json.loads(gzip.decompress(base64.b64decode(each)))["loops"] for each in json.loads(details)[0]]
+    return [opened(each)["loops"] for each in json.loads(details)[0]["layers"]]
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +49,19 @@ def test_a_model_has_its_loop_nests_and_two_stand_in_one_page(artifact: Path, tm
     assert result.returncode == 0, result.stderr
     loops = loops_in(tmp_path / "both.html")
     assert sum("gemm" in text for text in loops) >= 3
+
+
+def test_kernels_of_a_processor_are_measured_where_they_can_run(tmp_path: Path) -> None:
+    for words, said in (((), "(this machine)"), (("--processor", "neoverse-v1"), "cannot run code for neoverse-v1")):
+        result = weft("view", MODEL, "--target", "cpu", *words, "-o", "page.html", folder=tmp_path)
+        assert result.returncode == 0, result.stderr
+        page = (tmp_path / "page.html").read_text()
+        (side,) = json.loads(DATA.findall(page)[0])["sides"]
+        kernels = json.loads(DETAILS.findall(page)[0])[0]["kernels"]
+        assert all(opened(each)["lines"] for each in kernels.values())
+        assert said in side["machine"]["processor"] + side["machine"]["why"]
+        assert (side["machine"]["roof"] is not None) == (not words)
+        assert all((layer["work"].get("seconds", 0) > 0) == (not words) for layer in side["layers"])
 
 
 def test_what_is_wrong_is_said_first(tmp_path: Path) -> None:

@@ -27,8 +27,17 @@ def digits_on_pynq() -> CompiledModel:
     return compiled("pynq")
 
 
-@pytest.fixture(scope="session")
-def digits_on_cpu() -> CompiledModel:
-    model = weft.compile(DIGITS, target="cpu")
+def on_processor(name: str) -> CompiledModel:
+    model = weft.compile(DIGITS, target="cpu", processor=name)
     assert isinstance(model, CompiledModel)
     return model
+
+
+@pytest.fixture(scope="session")
+def digits_on_v3() -> CompiledModel:
+    return on_processor("x86-64-v3")
+
+
+@pytest.fixture(scope="session")
+def digits_on_arm() -> CompiledModel:
+    return on_processor("aarch64")

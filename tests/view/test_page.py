@@ -80,13 +80,6 @@ def test_shares_of_a_bin_are_a_whole(one: dict[str, Any]) -> None:
         assert all(abs(sum(shares) - 250) <= len(shares) for shares in zip(*row.values(), strict=True))
 
 
-def test_kernels_of_a_processor_have_their_loops(digits_on_cpu: CompiledModel) -> None:
-    shown = side(digits_on_cpu, None, {})
-    assert shown["timeline"] is None
-    loops = [opened(each)["loops"] for each in shown["details"]]
-    assert all("def " in text for text, layer in zip(loops, shown["layers"], strict=True) if layer["device"] == "cpu")
-
-
 def test_a_click_leads_from_node_to_cycle_and_back(one: dict[str, Any], tmp_path: Path) -> None:
     probe = (
         SETTLED
@@ -205,15 +198,3 @@ def test_a_narrow_screen_and_a_dark_one(two: str, flags: tuple[str, ...], dark: 
     assert (found["ground"] < 60) == dark
     assert found["columns"] == 1
     assert not found["overflow"]
-
-
-def test_a_model_without_a_core_has_a_page(digits_on_cpu: CompiledModel, tmp_path: Path) -> None:
-    probe = (
-        SETTLED
-        + """
-      choose(layersOf(0).findIndex(layer => layer.device === "cpu")); await settle();
-      return [find("run-box").hidden, document.querySelector("#layer-box pre").textContent.slice(0, 4)];
-    """
-    )
-    page = view_page([side(digits_on_cpu, None, {})])
-    assert shown_by_browser(page, probe, tmp_path, WIDE) == [True, "def "]

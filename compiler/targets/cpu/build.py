@@ -36,21 +36,44 @@ def build_program(
 
 def _kernel_objects(program: HostProgram, target: Processor) -> list[bytes]:
     with collector_waits():
-        return [
-            _kernel_object(code, target.for_floats if "float" in code.text else target, program.threads)
+        return [_kernel_object(code, _processor_of(code, target), program.threads) for code in program.kernels]
+
+
+def assemblies(program: HostProgram, target: Processor) -> dict[str, str]:
+    """The machine code of each kernel for a processor as assembly, by the kernel's symbol. Nothing of it is run, so a
+    program from a file need not have been checked."""
+    with collector_waits():
+        return {
+            code.symbol: _kernel_assembly(code, _processor_of(code, target), program.threads)
             for code in program.kernels
-        ]
+        }
+
+
+def _processor_of(code: KernelCode, target: Processor) -> Processor:
+    """What a kernel is compiled for."""
+    return target.for_floats if "float" in code.text else target
 
 
 def _kernel_object(code: KernelCode, target: Processor, threads: int) -> bytes:
-    made_of = code.symbol, code.text, code.windows, code.workspace_bytes, threads
-
     def made() -> bytes:
         from .emit_code import kernel_object
 
         return kernel_object(code, target, threads)
 
-    return cached(code_key(target, "kernel", *made_of), made)
+    return cached(_kernel_key("kernel", code, target, threads), made)
+
+
+def _kernel_assembly(code: KernelCode, target: Processor, threads: int) -> str:
+    def made() -> bytes:
+        from .emit_code import kernel_assembly
+
+        return kernel_assembly(code, target, threads).encode()
+
+    return cached(_kernel_key("assembly", code, target, threads), made).decode()
+
+
+def _kernel_key(what: str, code: KernelCode, target: Processor, threads: int) -> str:
+    return code_key(target, what, code.symbol, code.text, code.windows, code.workspace_bytes, threads)
 
 
 def _step_functions(program: HostProgram, target: Processor, *, single: bool) -> tuple[bytes, tuple[LaunchCall, ...]]:

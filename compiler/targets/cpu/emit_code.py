@@ -14,7 +14,7 @@ from ..errors import CompileError
 from ..loops.kernel_code import KERNEL
 from .intrinsics import intrinsic_named
 from .llvm.emit import emit_kernel
-from .llvm.object_code import object_code
+from .llvm.object_code import assembly, object_code
 from .llvm.rounds import Rounds
 from .llvm.step_function import emit_step
 from .processor import Processor
@@ -22,6 +22,16 @@ from .processor import Processor
 
 def kernel_object(code: KernelCode, target: Processor, threads: int) -> bytes:
     """The object file of a kernel. CompileError names one that cannot be compiled."""
+    return object_code(_kernel_text(code, target, threads), target)
+
+
+def kernel_assembly(code: KernelCode, target: Processor, threads: int) -> str:
+    """The code of `kernel_object` as assembly."""
+    return assembly(_kernel_text(code, target, threads), target)
+
+
+def _kernel_text(code: KernelCode, target: Processor, threads: int) -> str:
+    """LLVM IR of a kernel."""
     module = ll.Module("kernel")
     workspace = emit_kernel(module, parse(code.text, intrinsic_named), target, threads, code.windows, proved=True)
     if workspace.total(threads) != code.workspace_bytes:
@@ -30,7 +40,7 @@ def kernel_object(code: KernelCode, target: Processor, threads: int) -> bytes:
     text = str(module).replace(f'@"{KERNEL}"', f'@"{code.symbol}"')
     del module
     _forget_young()
-    return object_code(text, target)
+    return text
 
 
 def steps_code(functions: Mapping[str, Rounds], parts: Mapping[str, int], target: Processor, *, single: bool) -> bytes:

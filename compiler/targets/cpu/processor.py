@@ -132,6 +132,12 @@ class Processor:
         return f"{self.triple} {self.cpu} {self.features}"
 
 
+HOST = "host"
+"""The name of this machine's processor, or of what it is taken for."""
+
+WIDE = ",-prefer-256-bit"
+"""What is added to the features of processors with 512 bits."""
+
 PRETENDED = "WEFT_PROCESSOR"
 """Environment variable: what this machine's processor is taken for, one of `PROCESSORS` that it can execute."""
 
@@ -164,8 +170,8 @@ PROCESSORS = {
 def host_target() -> Processor:
     """The processor that this program runs on, or what `PRETENDED` takes it for. CompileError if it cannot execute
     that."""
-    pretended = os.environ.get(PRETENDED) or "host"
-    if pretended == "host":
+    pretended = os.environ.get(PRETENDED) or HOST
+    if pretended == HOST:
         return _host()
     target = named_target(pretended)
     missing = missing_here(target)
@@ -182,11 +188,27 @@ def _host() -> Processor:
 
 def named_target(name: str) -> Processor:
     """``"host"``, or one of ``PROCESSORS``; CompileError names what there is."""
-    if name == "host":
+    if name == HOST:
         return host_target()
     if name not in PROCESSORS:
         raise CompileError(f"there is no processor {name!r}", hint=f"choose host, {', '.join(PROCESSORS)}")
     return _described(*PROCESSORS[name])
+
+
+def recorded_processor(text: str) -> tuple[str, Processor]:
+    """The processor of a `HostProgram`, and the name of its kind: `HOST` for this machine's, one of `PROCESSORS`, or
+    none for that of another machine. CompileError for a text that is no processor's `Processor.name`."""
+    host = host_target()
+    if text == host.name:
+        return HOST, host
+    for name in PROCESSORS:
+        if text == (target := named_target(name)).name:
+            return name, target
+    triple, *rest = text.split() or [""]
+    if len(rest) != 2 or triple.split("-")[0] not in {each.split("-")[0] for each, *_ in PROCESSORS.values()}:
+        raise CompileError(f"there is no processor {text!r:.80}", hint="compile the model again")
+    cpu, features = rest
+    return "", _described(triple, cpu, features.removesuffix(WIDE))
 
 
 def missing_here(target: Processor) -> list[str]:
@@ -214,6 +236,6 @@ def _described(triple: str, cpu: str, features: str, float_features: str = "") -
         return Processor(triple, cpu, features, 16, 16 if armv7 else 32, False, fusion, float_features, core)
     if "avx512f" in present and "avx512vl" in present and "avx512bw" in present:
         # LLVM otherwise prefers 256-bit registers on some of these processors.
-        wide = f"{features},-prefer-256-bit"
+        wide = f"{features}{WIDE}"
         return Processor(triple, cpu, wide, 64, 32, "avx512vnni" in present, fusion)
     return Processor(triple, cpu, features, 32 if "avx2" in present else 16, 16, "avxvnni" in present, fusion)

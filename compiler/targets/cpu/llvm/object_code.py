@@ -36,9 +36,20 @@ def optimise(text: str, target: Processor) -> llvm.ModuleRef:
 
 def object_code(text: str, target: Processor) -> bytes:
     """The object file of this LLVM IR."""
-    if not target.converts_halves and "half" in text:
-        text += HALF_FUNCTIONS
-    return bytes(machine(target).emit_object(optimise(text, target)))
+    return bytes(machine(target).emit_object(optimise(_whole(text, target), target)))
+
+
+def assembly(text: str, target: Processor) -> str:
+    """The same code as `object_code`, as assembly with LLVM's comments: loops, registers that are kept in memory. For
+    x86 in AT&T's syntax, where the destination stands last."""
+    generator = machine(target)
+    generator.set_asm_verbosity(True)
+    return str(generator.emit_assembly(optimise(_whole(text, target), target)))
+
+
+def _whole(text: str, target: Processor) -> str:
+    """LLVM IR with the functions that LLVM calls on this target and that no library has."""
+    return text + HALF_FUNCTIONS if not target.converts_halves and "half" in text else text
 
 
 def cached(key: str, make: Callable[[], bytes]) -> bytes:

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 from weft.compiler.targets.cpu.attention import CpuAttention
-from weft.compiler.targets.cpu.processor import PROCESSORS, Cache, Core, Processor, named_target
+from weft.compiler.targets.cpu.processor import (
+    HOST,
+    PROCESSORS,
+    Cache,
+    Core,
+    Processor,
+    host_target,
+    named_target,
+    recorded_processor,
+)
 from weft.compiler.targets.cpu.products import choose_blocking, rated_product_tiles
+from weft.compiler.targets.errors import CompileError
 
 X86 = [name for name in PROCESSORS if named_target(name).triple.startswith("x86_64")]
 
@@ -50,3 +60,20 @@ def test_a_tile_has_no_more_rows_than_lines_that_meet() -> None:
         target = with_caches(Cache(8192 * ways, ways), Cache(512 << 10, 8))
         tallest = max(tile.rows for _, tile in rated_product_tiles(64, 64, 2048, False, target))
         assert tallest == min(ways, 14)
+
+
+def test_what_a_program_records_is_the_processor_again() -> None:
+    assert recorded_processor(host_target().name) == (HOST, host_target())
+    for name in PROCESSORS:
+        found, target = recorded_processor(named_target(name).name)
+        assert target.name == named_target(name).name
+        assert found in PROCESSORS
+    other = "x86_64-unknown-linux-gnu sapphirerapids +avx2,+avx512f,+avx512vl,+avx512bw,-prefer-256-bit"
+    found, target = recorded_processor(other)
+    assert (found, target.name, target.vector_bytes) == ("", other, 64)
+
+
+@pytest.mark.parametrize("text", ["", "sm_90", "pdp11-unknown-none 11 +fp", "x86_64-unknown-linux-gnu"])
+def test_what_is_no_processor_is_refused(text: str) -> None:
+    with pytest.raises(CompileError, match="there is no processor"):
+        recorded_processor(text)
