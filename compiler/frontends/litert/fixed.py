@@ -93,6 +93,38 @@ def corrected(site: Site, formula: Callable[[Expr], Expr], table: Callable[..., 
     return Held(site.quantised(result, target, kind, held.order), held.order)
 
 
+def rounded_down(site: Site, formula: Callable[[Expr], Expr]) -> Held | None:
+    """A function of one 8-bit value, in whole steps of the result's scale."""
+    found = bytes_of(site)
+    if found is None:
+        return None
+    held, source, target, kind = found
+    value = formula(site.real_of(held, source).expr)
+    return as_steps(site, site("floor", site("divide", value, float(target.scales[0]))), target, kind, held)
+
+
+def in_256ths(site: Site, index: int) -> Held | None:
+    """Operand ``index``, of 8 bits, as the interpreter compares it: its real numbers in whole 256ths, int32. None for
+    other types, and for scales of 1 and more, of which the interpreter's comparisons are wrong."""
+    held, source = site.held(index), site.quantisation(index)
+    if source is None or held.expr.dtype not in _BYTES or source.scales.size > 1 or source.scales[0] >= 1:
+        return None
+    least = int(np.iinfo(held.expr.dtype).min)
+    steps = np.arange(least, least + 256) - int(source.zeros[0])
+    table = site.like(_in_256ths(steps, float(source.scales[0])), "int32")
+    place = site("subtract", site.cast(held.expr, "int32"), least)
+    return Held(site.call("gather", table, place, axis=0), held.order)
+
+
+def _in_256ths(steps: Array, scale: float) -> Array:
+    """Rounded twice: the product with 31 bits of the scale, then what is left of its exponent, halves away from 0."""
+    fraction, exponent = np.frexp(scale)
+    wide = np.floor(fraction * 2.0**31 + 0.5).astype(np.int64)
+    product = steps.astype(np.int64) * 256 * wide
+    high = _towards_zero(product + np.where(product >= 0, 1 << 30, 1 - (1 << 30)), 31)
+    return _half_away(high, -int(exponent))
+
+
 def _multiplier(real: float) -> tuple[int, int]:
     """``m * 2**(e - 15)`` near a real number, m of 16 bits rounded from 32."""
     fraction, exponent = np.frexp(real)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -98,6 +99,11 @@ _COMPARISONS: dict[str, Callable[[Site, Expr, Expr], Expr]] = {
 
 @rule(*_COMPARISONS)
 def _compare(site: Site) -> Result:
+    fine = [fixed.in_256ths(site, index) for index in (0, 1)] if len(site.values) == 2 else [None]
+    if None not in fine:
+        site = replace(site, values=tuple(fine), tensors=(None, None))
+        (a, b), order = site.together(0, 1, real=False)
+        return Held(_COMPARISONS[site.op](site, a, b), order)
     return _binary(site, lambda a, b: _COMPARISONS[site.op](site, a, b))
 
 
@@ -179,6 +185,8 @@ def _function(site: Site) -> Result:
         found = fixed.scaled_by_bytes(site, below=float(site.option("alpha")))
     elif site.op in fixed.TABLES:
         found = fixed.corrected(site, lambda x: _FUNCTIONS[site.op](site, x), fixed.TABLES[site.op])
+    elif site.op == "SQRT":
+        found = fixed.rounded_down(site, lambda x: site("sqrt", x))
     else:
         found = None
     if found is not None:

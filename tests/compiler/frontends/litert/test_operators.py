@@ -9,7 +9,7 @@ import pytest
 import weft
 from weft.benchmarks.litert_suite import TOLERANCE, compared, computed, tried
 from weft.benchmarks.zoo.litert_cases import FAMILIES, Case
-from weft.benchmarks.zoo.litert_models import interpreted
+from weft.benchmarks.zoo.litert_models import ModelWriter, interpreted
 
 COMPILED = 12
 """Every so manieth case is compiled, too."""
@@ -48,3 +48,43 @@ def test_the_tolerance_of_floats_is_small() -> None:
     """A sum that lacks one of its terms is seen."""
     wanted = np.ones((4,), np.float32)
     assert compared(wanted * np.float32(1 + 3 * TOLERANCE), wanted)[0] == "different"
+
+
+def _compared_codes(op: str, dtype: str, scales: tuple[float, float], zeros: tuple[int, int]) -> None:
+    """All pairs of two 8-bit values."""
+    least = int(np.iinfo(dtype).min)
+    net = ModelWriter()
+    operands = [net.tensor([256, 256], dtype, scale, zero, name=f"x{number}")
+                for number, (scale, zero) in enumerate(zip(scales, zeros, strict=True))]  # fmt: skip
+    result = net.tensor([256, 256], "bool")
+    net.op(op, operands, [result])
+    stored = np.arange(least, least + 256).astype(dtype)
+    arrays = tuple(np.ascontiguousarray(each) for each in np.meshgrid(stored, stored, indexing="ij"))
+    case = Case(op, net.finish(operands, [result]), arrays)
+    assert np.array_equal(computed(case, "graph")[0], interpreted(case.model, case.arrays)[0])
+
+
+@pytest.mark.parametrize("op", ["EQUAL", "LESS", "GREATER_EQUAL"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_bytes_are_compared_in_256ths(op: str, dtype: str) -> None:
+    """The interpreter sees no finer differences, even between equal scales."""
+    random = np.random.default_rng(len(op))
+    ends = np.iinfo(dtype)
+    for scale in (0.0003, 0.004, 0.07, 0.9):
+        other = scale * random.uniform(0.4, 1.1)
+        low, high = ends.min + 20, ends.max - 20
+        _compared_codes(op, dtype, (scale, other), (int(random.integers(low, high)), int(random.integers(low, high))))
+    _compared_codes(op, dtype, (0.01, 0.01), (ends.min + 128, ends.min + 128))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_square_root_of_bytes_is_rounded_down(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    scale = 10 ** random.uniform(-4, 0)
+    net = ModelWriter()
+    x = net.tensor([256], "int8", scale, -128, name="x0")
+    y = net.tensor([256], "int8", np.sqrt(255 * scale) / 255 * random.uniform(0.7, 1.5), int(random.integers(-128, 0)))
+    net.op("SQRT", [x], [y])
+    case = Case("SQRT", net.finish([x], [y]), (np.arange(-128, 128).astype(np.int8),))
+    for target in ("graph", "cpu", "accel"):
+        assert np.array_equal(computed(case, target)[0], interpreted(case.model, case.arrays)[0])
