@@ -1,6 +1,7 @@
 """The page of `weft view`: how large it is, and in a browser the time to its first picture and the longest click.
 
     python benchmarks/view.py resnet50 --limits          # exits non-zero where a figure is above its limit
+    python benchmarks/view.py resnet18-float --target cpu --limits       # kernels of this machine's processor
     python benchmarks/view.py model.weft --json view.json
 
 A click is on a layer: until all that the page shows of it is drawn. Every layer is clicked once. The times are those of
@@ -19,7 +20,8 @@ import tempfile
 from pathlib import Path
 
 import weft
-from common import Record, print_table, write_json
+from common import Record, print_table, processor, write_json
+from weft.cli.view_kernels import host_codes
 from weft.compiler.model import CompiledModel
 from weft.examples.models.build import ARCHITECTURES, build
 from weft.runtime.artifact import load as load_artifact
@@ -44,12 +46,16 @@ PROBE = """<script>
 </script></html>"""
 
 
-def compiled(name: str) -> CompiledModel:
-    """An artifact, or a network of `examples/models` by its name, on the core `pynq`."""
+def compiled(name: str, target: str) -> CompiledModel:
+    """An artifact, or a network of `examples/models` by its name, on the core `pynq` or for this machine's processor.
+    With ``-float`` behind its name a network is not quantised."""
     path = Path(name)
     if path.suffix == ".weft":
         return load_artifact(path)
-    model = weft.compile(build(name, report=print) if name in ARCHITECTURES else path, "pynq")
+    network = name.removesuffix("-float")
+    if network in ARCHITECTURES:
+        path = build(network, form="qdq" if network == name else "float", report=print)
+    model = weft.compile(path, "pynq") if target == "accel" else weft.compile(path, target=target)
     if not isinstance(model, CompiledModel):
         sys.exit(f"{name} leaves sizes open")
     return model
@@ -80,6 +86,7 @@ def main() -> int:
     """Measure; the number of figures above their limits."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", help=f"artifacts, ONNX files, or {', '.join(ARCHITECTURES)}")
+    parser.add_argument("--target", choices=("accel", "cpu"), default="accel", help="what models are compiled for")
     parser.add_argument("--limits", action="store_true", help="fail where a figure is above its limit")
     parser.add_argument("--json", type=Path, help="write the figures as flat records")
     options = parser.parse_args()
@@ -88,10 +95,12 @@ def main() -> int:
         sys.exit("no browser: apt-get install chromium")
     records, missed = [], 0
     for name in options.models:
-        model = compiled(name)
-        page = view_page([side(model, memory_of(model) if model.core is not None else None, {})])
+        model = compiled(name, options.target)
+        codes = host_codes(model, print)
+        page = view_page([side(model, memory_of(model) if model.core is not None else None, {}, codes)])
         figures = {"bytes": len(page.encode()), **measured(page, browser)}
-        records += [Record("pynq", model.name, figure, value, LIMITS[figure]) for figure, value in figures.items()]
+        where = "pynq" if model.core is not None else processor()
+        records += [Record(where, name, figure, value, LIMITS[figure]) for figure, value in figures.items()]
         missed += sum(value > LIMITS[figure] for figure, value in figures.items())
     rows = [[each.workload, each.figure, f"{each.value:,}", f"{each.reference:,}"] for each in records]
     print_table("weft view", ["model", "figure", "measured", "limit"], rows)

@@ -51,7 +51,7 @@ def view(
         for each in (source, *([other] if other is not None else [])):
             model, loops = _opened(each, target, shape, calibrate_with, chosen, status)
             status.update(f"following {model.name}")
-            codes = host_codes(model, status)
+            codes = host_codes(model, status.update)
             found = side(model, None if model.core is None else memory_of(model), loops, codes)
             sides.append(found | ({} if other is None else {"name": each.name}))  # what tells them apart
         page = view_page(sides)

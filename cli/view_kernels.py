@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import llvmlite.binding as llvm
@@ -9,7 +10,6 @@ import llvmlite.binding as llvm
 from ..compiler.model import CompiledModel, HostStep
 from ..compiler.targets.cpu.build import assemblies, build_program, check_host_program
 from ..compiler.targets.cpu.processor import HOST, Processor, missing_here, recorded_processor
-from ..progress import Updates
 from ..runtime.host import HostExecutor
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import read_inputs
@@ -22,21 +22,21 @@ COMPILED_BY_LLVM = ("cpu", "accel")
 """Targets whose kernels for the host are those of the CPU target."""
 
 
-def host_codes(model: CompiledModel, status: Updates) -> HostCodes | None:
+def host_codes(model: CompiledModel, report: Callable[[str], None]) -> HostCodes | None:
     """Code of the kernels of a model on the host, or None where it has none.
 
-    A model that is wholly on a processor is measured where its code can run here.
+    A model that is wholly on a processor is measured where its code can run here. ``report``: told each step.
     """
     programs = [step.program for step in model.steps if isinstance(step, HostStep) and step.program.kernels]
     if not programs or model.target not in COMPILED_BY_LLVM:
         return None
     if model.from_file:
-        status.update("proving kernels")
+        report("proving kernels")
         for program in programs:
             check_host_program(program)
     name, target = recorded_processor(programs[0].processor)
     shown = name if name not in ("", HOST) else f"{target.cpu}{' (this machine)' * (name == HOST)}"
-    status.update(f"printing kernels for {shown}")
+    report(f"printing kernels for {shown}")
     texts = {symbol: text for program in programs for symbol, text in assemblies(program, target).items()}
     if model.core is not None:
         return HostCodes("assembly", shown, texts, why="cycles are those of the core; its host's part is not measured")
@@ -44,9 +44,9 @@ def host_codes(model: CompiledModel, status: Updates) -> HostCodes | None:
     if why:
         return HostCodes("assembly", shown, texts, kernels_of(model), why=why)
     here = replace(target, triple=llvm.get_process_triple())
-    status.update("measuring this machine")
+    report("measuring this machine")
     roof = roof_of(here, max(program.threads for program in programs))
-    status.update("running")
+    report("running")
     module = LoadedModule(model, None, lambda program: HostExecutor(program, build_program(program, here)))
     profiles = profile_host(module, read_inputs(model.inputs, None, 0, index_inputs(model)))
     return HostCodes("assembly", shown, texts, profiles, roof)
