@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import llvmlite.binding as llvm
 
-from ..compiler.model import CompiledModel, HostStep
+from ..compiler.model import CompiledModel, GpuCode, HostProgram, HostStep
 from ..compiler.targets.cpu.build import assemblies, build_program, check_host_program
 from ..compiler.targets.cpu.processor import HOST, Processor, missing_here, recorded_processor
+from ..compiler.targets.registry import find_target
 from ..runtime.host import HostExecutor
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import read_inputs
 from ..runtime.module import LoadedModule
 from ..runtime.profile_host import kernels_of, profile_host
+from ..view.gpu_code import kernel_texts
 from ..view.kernels import HostCodes
 from .profile_cpu import roof_of
 
 COMPILED_BY_LLVM = ("cpu", "accel")
 """Targets whose kernels for the host are those of the CPU target."""
+
+FOR_GPUS = ("opencl", "cuda")
 
 
 def host_codes(model: CompiledModel, report: Callable[[str], None]) -> HostCodes | None:
@@ -28,7 +33,11 @@ def host_codes(model: CompiledModel, report: Callable[[str], None]) -> HostCodes
     A model that is wholly on a processor is measured where its code can run here. ``report``: told each step.
     """
     programs = [step.program for step in model.steps if isinstance(step, HostStep) and step.program.kernels]
-    if not programs or model.target not in COMPILED_BY_LLVM:
+    if not programs:
+        return None
+    if model.target in FOR_GPUS:
+        return _gpu_codes(model, programs, report)
+    if model.target not in COMPILED_BY_LLVM:
         return None
     if model.from_file:
         report("proving kernels")
@@ -50,6 +59,20 @@ def host_codes(model: CompiledModel, report: Callable[[str], None]) -> HostCodes
     module = LoadedModule(model, None, lambda program: HostExecutor(program, build_program(program, here)))
     profiles = profile_host(module, read_inputs(model.inputs, None, 0, index_inputs(model)))
     return HostCodes("assembly", shown, texts, profiles, roof)
+
+
+def _gpu_codes(model: CompiledModel, programs: Sequence[HostProgram], report: Callable[[str], None]) -> HostCodes:
+    """Code for a GPU is counted; ``weft profile`` measures it where there is one."""
+    report("printing kernels")
+    texts: dict[str, str] = {}
+    language: Literal["opencl", "ptx"] = "opencl"
+    for program in programs:
+        code = find_target(model.target).host_code(program, trusted=not model.from_file)
+        assert isinstance(code, GpuCode)  # of one of `FOR_GPUS`
+        texts |= kernel_texts(code)
+        language = code.language
+    why = "it is code for a GPU; 'weft profile' measures it on one"
+    return HostCodes(language, programs[0].processor, texts, kernels_of(model), why=why)
 
 
 def _why_not_here(name: str, target: Processor) -> str:

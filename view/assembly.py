@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 KINDS = (
     "multiply-accumulate", "other arithmetic", "load", "store", "kept in memory", "move", "address and branch", "call",
@@ -66,12 +66,14 @@ class AsmLoop:
 @dataclass(frozen=True)
 class Listing:
     """A function. ``lines``: labels and instructions; ``kinds``: of each the number of its kind, -1 for a label.
-    ``hottest``: the lines that most of the time goes to, those of an inner loop, or all where there is no loop."""
+    ``hottest``: the lines that most of the time goes to, those of an inner loop, or all where there is no loop.
+    ``form_of``: says of a mnemonic how it multiplies."""
 
     lines: tuple[str, ...]
     kinds: tuple[int, ...]
     loops: tuple[AsmLoop, ...]
     hottest: tuple[int, ...]
+    form_of: Callable[[str], str] = field(compare=False)
 
     def counts(self, lines: Sequence[int]) -> list[int]:
         """Instructions of each kind in some lines."""
@@ -85,8 +87,9 @@ class Listing:
 
     def forms(self, lines: Sequence[int]) -> list[tuple[str, int, str]]:
         """What multiplies in some lines: mnemonic, how often, and how; the most frequent first."""
-        found = Counter(mnemonic_of(self.lines[line]) for line in lines if self.kinds[line] == KINDS.index(MULTIPLY))
-        return [(mnemonic, count, form_of(mnemonic)) for mnemonic, count in found.most_common()]
+        words = (self.lines[line].split() for line in lines if self.kinds[line] == KINDS.index(MULTIPLY))
+        found = Counter(next(word for word in each if word[0] != "@").rstrip(";") for each in words)  # no predicate
+        return [(mnemonic, count, self.form_of(mnemonic)) for mnemonic, count in found.most_common()]
 
 
 def listing(assembly: str, symbol: str) -> Listing:
@@ -104,8 +107,15 @@ def listing(assembly: str, symbol: str) -> Listing:
     loops = tuple(
         AsmLoop(header, len(around[header]), tuple(inside), header not in outer) for header, inside in members.items()
     )
-    kinds = tuple(-1 if line.endswith(":") else KINDS.index(kind_of(line)) for line in lines)
-    return Listing(tuple(lines), kinds, loops, _hottest(kinds, loops))
+    return listing_of(lines, ["" if line.endswith(":") else kind_of(line) for line in lines], loops, form_of)
+
+
+def listing_of(
+    lines: Sequence[str], kinds: Sequence[str], loops: tuple[AsmLoop, ...], form_of: Callable[[str], str]
+) -> Listing:
+    """``kinds``: of each line, empty for one that is no instruction."""
+    numbers = tuple(KINDS.index(kind) if kind else -1 for kind in kinds)
+    return Listing(tuple(lines), numbers, loops, _hottest(numbers, loops), form_of)
 
 
 def _hottest(kinds: Sequence[int], loops: Sequence[AsmLoop]) -> tuple[int, ...]:

@@ -184,7 +184,8 @@ async function kernelPanes(side, symbols) {
     if (!kernel.lines) { panes.push(nest); continue; }
     const code = codeOf(kernel), title = `${LANGUAGES[machine.language]} for ${machine.processor}: ${number(kernel.lines.length)} lines`;
     const jump = kernel.looped ? [make("p", undefined, {}, make("button", "to the hottest loop", { onclick: code.jump }), make("span", ` lines ${kernel.hottest[0] + 1} to ${kernel.hottest.at(-1) + 1}`, { className: "quiet" }))] : [];
-    panes.push(pane("Its instructions", false, ...countsOf(kernel)), nest, pane(title, true, ...jump, code.box));
+    const counted = kernel.counts[1].some(Boolean);  // of OpenCL C only a driver knows the instructions
+    panes.push(...(counted ? [pane("Its instructions", false, ...countsOf(kernel))] : []), nest, pane(title, true, ...jump, code.box));
     own.push({ draw: code.draw, settled() { if (kernel.looped) code.jump(); } });
   }
   return { panes, own };

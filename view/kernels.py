@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,7 +10,8 @@ from ..compiler.model import CompiledModel, HostStep, LaunchStep
 from ..runtime.machine_roof import MachineRoof
 from ..runtime.plot_host_roofline import COLOURS, LABELS
 from ..runtime.profile_host import KernelProfile, roof_record
-from .assembly import KINDS, listing
+from .assembly import KINDS, Listing, listing
+from .gpu_code import ptx_listing, source_listing
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,17 @@ def kernels_of_layers(model: CompiledModel) -> list[list[str]]:
     return [list(each) for each in result]
 
 
+_LISTINGS: Mapping[str, Callable[[str, str], Listing]] = {
+    "assembly": listing,
+    "ptx": lambda text, _: ptx_listing(text),
+    "opencl": lambda text, _: source_listing(text),
+}
+
+
 def _code(codes: HostCodes, symbol: str) -> dict[str, Any]:
     if symbol not in codes.texts:
         return {}
-    found = listing(codes.texts[symbol], symbol)
+    found = _LISTINGS[codes.language](codes.texts[symbol], symbol)
     every = range(len(found.lines))
     return {
         "lines": found.lines,

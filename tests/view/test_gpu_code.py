@@ -1,0 +1,76 @@
+"""Code of kernels for GPUs in the page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import weft
+from weft.cli.view_kernels import host_codes
+from weft.compiler.model import CompiledModel
+from weft.tests.browser import shown_by_browser
+from weft.view.assembly import KINDS
+from weft.view.gpu_code import ptx_listing
+from weft.view.page import view_page
+from weft.view.side import side
+
+from .conftest import DIGITS
+from .test_page import SETTLED, WIDE
+
+LOOP = """.visible .entry one(
+    .param .u64 one_param_0
+)
+{
+    .reg .pred %p<3>;
+    ld.param.u64    %rd1, [one_param_0];
+$L__BB0_1:
+    mov.u32     %r1, 0;
+$L__BB0_2:
+    ld.shared.f32   %f1, [%rd1];
+    fma.rn.f32  %f2, %f1, %f1, %f2;
+    st.local.f32    [%rd3], %f2;
+    mul.wide.u32    %rd2, %r1, 4;
+    @%p1 bra    $L__BB0_2;
+    st.global.f32   [%rd1], %f2;
+    @%p2 bra    $L__BB0_1;
+    ret;
+}
+"""
+
+
+def test_loops_and_kinds_of_ptx() -> None:
+    found = ptx_listing(LOOP)
+    assert [(loop.depth, loop.inner) for loop in found.loops] == [(2, True), (1, False)]
+    hot = dict(zip(KINDS, found.counts(found.hottest), strict=True))
+    assert {kind: count for kind, count in hot.items() if count} == {
+        "multiply-accumulate": 1, "load": 1, "kept in memory": 1, "address and branch": 2,
+    }  # fmt: skip
+    assert found.forms(found.hottest) == [("fma.rn.f32", 1, "float, multiplied and added in one")]
+    assert sum(found.counts(range(len(found.lines)))) == 10
+
+
+@pytest.mark.parametrize("target", ["cuda", "opencl"])
+def test_a_page_of_a_gpu_has_each_kernel_and_says_that_it_is_counted(target: str, tmp_path: Path) -> None:
+    model = weft.compile(DIGITS, target=target)
+    assert isinstance(model, CompiledModel)
+    codes = host_codes(model, lambda _: None)
+    assert codes is not None
+    assert codes.roof is None
+    assert all(re.findall(rf"\b({symbol}_0)\(", text) == [f"{symbol}_0"] for symbol, text in codes.texts.items())
+    probe = (
+        SETTLED
+        + """
+      choose(layersOf(0).findIndex(layer => layer.name === "conv3")); await settle();
+      const all = what => [...document.querySelectorAll(what)].map(each => each.textContent);
+      return { said: find("runs").textContent, panes: all("#layer-box h3"), forms: all("#layer-box p code"),
+        rows: all(".code.asm .row").length };
+    """
+    )
+    found = shown_by_browser(view_page([side(model, None, {}, codes)]), probe, tmp_path, WIDE)
+    assert "Static counts only, nothing was measured" in found["said"]
+    assert found["rows"] > 8
+    assert ("Its instructions" in found["panes"]) == (target == "cuda")
+    title = "PTX for sm_" if target == "cuda" else "OpenCL C for generic"
+    assert any(each.startswith(title) for each in found["panes"])
+    assert [each.split(".")[0] for each in found["forms"]] == (["mma"] if target == "cuda" else [])
