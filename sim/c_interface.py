@@ -39,9 +39,11 @@ class CField:
     @property
     def text(self) -> str:
         """The declaration in C++."""
+        # Of 8 bytes on a machine with shorter addresses as well, so that structs are the same everywhere.
+        aligned = "" if self.type in _TYPES else "alignas(8) "
         if "(*)" in self.type:  # a pointer to a function has its name inside
-            return self.type.replace("(*)", f"(*{self.name})")
-        return f"{self.type} {self.name}{''.join(f'[{extent}]' for extent in self.extents)}"
+            return aligned + self.type.replace("(*)", f"(*{self.name})")
+        return f"{aligned}{self.type} {self.name}{''.join(f'[{extent}]' for extent in self.extents)}"
 
 
 @dataclass(frozen=True)

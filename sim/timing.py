@@ -150,9 +150,13 @@ def check_program(config: CoreConfig, code: npt.NDArray[np.uint8], offset: int) 
 
 
 def _trace(library: ctypes.CDLL, machine: int) -> Trace:
-    """The recorded trace, in the order in which the RTL's is: events as they retire, activity by engine."""
-    events = _records(library, machine, "events", EVENT)
-    activity = _records(library, machine, "activity", ACTIVITY)
+    """The recorded trace."""
+    return in_order(_records(library, machine, "events", EVENT), _records(library, machine, "activity", ACTIVITY))
+
+
+def in_order(events: npt.NDArray[np.void], activity: npt.NDArray[np.void]) -> Trace:
+    """Records as the model leaves them, in the order in which the RTL's are: events as they retire, activity by
+    engine."""
     return Trace(
         events[np.lexsort((events["engine"], events["retire"]))],
         activity[np.lexsort((activity["start"], activity["engine"]))],

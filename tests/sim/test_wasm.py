@@ -1,0 +1,72 @@
+"""The simulators as WebAssembly say what the native ones say, to the bit and to the cycle."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+import weft
+from weft.hw.config import NAMED, TINY, CoreConfig
+from weft.hw.programs import assemble
+from weft.sim import wasm
+from weft.sim.dram import DramModel
+from weft.sim.errors import BuildError
+from weft.sim.fuzz import random_case, seeded
+from weft.sim.result import RunResult
+from weft.sim.timing import predict
+
+from .wasm_host import compiled, wasm_predict
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+
+
+def assert_same(found: RunResult | None, expected: RunResult) -> None:
+    """All of it is equal, the trace as well."""
+    assert found is not None
+    assert found.trace is not None
+    assert expected.trace is not None
+    np.testing.assert_array_equal(found.trace.events, expected.trace.events)
+    np.testing.assert_array_equal(found.trace.activity, expected.trace.activity)
+    assert (found.cycles, found.counters) == (expected.cycles, expected.counters)
+    assert (found.bytes_read, found.bytes_written) == (expected.bytes_read, expected.bytes_written)
+
+
+def test_the_module_asks_its_host_for_nothing() -> None:
+    assert not compiled().imports
+    assert {each.name for each in compiled().exports} == {"memory", *wasm.EXPORTS}
+
+
+@pytest.mark.parametrize("dram", [DramModel(), DramModel(latency=200, bytes_per_cycle=2)], ids=["near", "far"])
+def test_a_network_takes_the_same_cycles(dram: DramModel) -> None:
+    model = weft.compile(DIGITS, TINY)
+    for step in model.programs:
+        found = wasm_predict(TINY, step.program, dram, offset=step.program_offset, trace=True)
+        assert_same(found, predict(TINY, step.program, dram, offset=step.program_offset, trace=True))
+
+
+@pytest.mark.parametrize("config", NAMED.values(), ids=list(NAMED))
+def test_random_programs_take_the_same_cycles(config: CoreConfig) -> None:
+    for seed in range(8):
+        case = random_case(config, seeded(seed))
+        code = assemble(config, case.instructions)
+        found = wasm_predict(config, code, case.dram, offset=case.program_offset, trace=True)
+        assert_same(found, predict(config, code, case.dram, offset=case.program_offset, trace=True))
+
+
+def test_a_program_that_waits_for_ever_has_no_cycles() -> None:
+    from .programs import parse
+
+    code = assemble(TINY, parse("sync gemm wait=vector\nfinish"))
+    assert wasm_predict(TINY, code, DramModel()) is None
+
+
+def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(wasm.metadata, "version", version)
+    with pytest.raises(BuildError, match="ziglang is missing") as caught:
+        wasm.wasm_module()
+    assert "pip install 'weft[browser]'" in str(caught.value)

@@ -1,0 +1,70 @@
+"""The module of :mod:`weft.sim.wasm` in wasmtime: what runs in a browser, called from Python."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import wasmtime
+from weft.hw.config import CoreConfig
+from weft.sim.dram import DramModel
+from weft.sim.result import ACTIVITY, EVENT, RunResult
+from weft.sim.timing import CYCLE_LIMIT, in_order, result_of
+from weft.sim.timing_interface import Result, describe_core
+from weft.sim.wasm import wasm_module
+
+ENGINE = wasmtime.Engine()
+
+
+@cache
+def compiled() -> wasmtime.Module:
+    """The module as machine code of this processor."""
+    return wasmtime.Module(ENGINE, wasm_module())
+
+
+class Instance:
+    """One instance, with a memory of its own."""
+
+    def __init__(self) -> None:
+        self.store = wasmtime.Store(ENGINE)
+        self.exports = wasmtime.Instance(self.store, compiled(), []).exports(self.store)
+
+    def call(self, name: str, *arguments: int) -> Any:
+        """An exported function."""
+        return self.exports[name](self.store, *arguments)
+
+    def place(self, content: bytes) -> int:
+        """Address of a copy of these bytes."""
+        address = self.call("weft_allocate", len(content)) & 0xFFFF_FFFF
+        self.exports["memory"].write(self.store, content, address)
+        return int(address)
+
+    def read(self, address: int, size: int) -> bytes:
+        """Bytes of its memory."""
+        return bytes(self.exports["memory"].read(self.store, address, address + size))
+
+
+def wasm_predict(
+    config: CoreConfig, code: npt.NDArray[np.uint8], dram: DramModel, *, offset: int = 0, trace: bool = False
+) -> RunResult | None:
+    """As `weft.sim.timing.predict`; None where the program does not end."""
+    instance = Instance()
+    size = ctypes.sizeof(Result)
+    result = instance.place(bytes(size))
+    core, program = instance.place(bytes(describe_core(config, dram))), instance.place(code.tobytes())
+    count = len(code) // config.instruction_bytes
+    machine = instance.call("weft_timing_predict", core, program, count, offset, CYCLE_LIMIT, int(trace), 0, result)
+    found = Result.from_buffer_copy(instance.read(result, size))
+    if found.cycles < 0:
+        return None
+    records = []
+    for name, dtype in (("events", EVENT), ("activity", ACTIVITY)):
+        first = instance.place(bytes(4))
+        number = instance.call(f"weft_timing_{name}", machine, first)
+        start = int.from_bytes(instance.read(first, 4), "little")
+        records.append(np.frombuffer(instance.read(start, number * dtype.itemsize), dtype))
+    return replace(result_of(config, found), trace=in_order(*records) if trace else None)
