@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -135,13 +136,19 @@ def describe_core(config: CoreConfig, dram: DramModel) -> Any:
     for which in (Engine.LOAD, Engine.LOADW):
         for number, kind in enumerate(LoadTargets.of(which).kinds(config)):
             core.load_bytes[which][number] = kind.entry_bytes
+    for opcode, name, place in instruction_places(config):
+        core.fields[opcode][FIELDS.index(name)][:] = place
+    return core
+
+
+def instruction_places(config: CoreConfig) -> Iterator[tuple[int, str, tuple[int, int, int]]]:
+    """Where fields lie: opcode (those that do not exist have a header), name, and position, width, whether signed."""
     for number in range(OPCODES):
         layout = HEADER + (instruction_fields(config, Opcode(number)) if number in list(Opcode) else ())
         position = 0
         for name, width, signed in layout:
-            core.fields[number][FIELDS.index(name)][:] = position, width, int(signed)
+            yield number, name, (position, width, int(signed))
             position += width
-    return core
 
 
 @cache

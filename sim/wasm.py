@@ -1,4 +1,5 @@
-"""The simulators as WebAssembly, from the very sources that run natively: a module that imports nothing.
+"""The simulators as WebAssembly: the timing model from the very sources that run natively, and the functional simulator
+in C++. The module imports nothing.
 
 It is made by the C++ compiler of the package ``ziglang`` (``pip install weft[browser]``), once for each version of the
 sources, and kept in the user's cache folder.
@@ -15,16 +16,20 @@ from tempfile import TemporaryDirectory
 
 from ..cache import cache_key, kept
 from .errors import BuildError
+from .functional_interface import FUNCTIONAL_INTERFACE, functional_header
 from .timing_interface import INTERFACE, interface_header
 from .timing_library import HEADERS, SOURCE
 
-SOURCES = (SOURCE, "wasm_runtime.cpp")
+SOURCES = (SOURCE, "functional.cpp", "wasm_runtime.cpp")
 
 EXPORTS = (
     "weft_allocate",
     "weft_timing_predict",
     "weft_timing_events",
     "weft_timing_activity",
+    "weft_functional_create",
+    "weft_functional_scratchpad",
+    "weft_functional_run",
 )
 """Functions that a host may call; the module's memory is exported as ``memory``."""
 
@@ -53,7 +58,7 @@ def wasm_module() -> bytes:
             hint="pip install 'weft[browser]'",
         ) from error
     texts = {name: resources.files(__package__).joinpath(name).read_text() for name in (*SOURCES, *HEADERS)}
-    texts[INTERFACE] = interface_header()
+    texts |= {INTERFACE: interface_header(), FUNCTIONAL_INTERFACE: functional_header()}
 
     def build() -> bytes:
         with TemporaryDirectory(prefix="weft-wasm-") as name:

@@ -9,17 +9,24 @@ import numpy as np
 import pytest
 import weft
 from weft.hw.config import NAMED, TINY, CoreConfig
+from weft.hw.isa import Fault
 from weft.hw.programs import assemble
 from weft.sim import wasm
 from weft.sim.dram import DramModel
 from weft.sim.errors import BuildError
-from weft.sim.fuzz import random_case, seeded
+from weft.sim.fsim import FunctionalSimulator
+from weft.sim.fuzz import MEMORY_BYTES, random_case, seeded
+from weft.sim.fuzz_compare import compare, fill
+from weft.sim.fuzz_illegal import illegal_case
 from weft.sim.result import RunResult
 from weft.sim.timing import predict
 
-from .wasm_host import compiled, wasm_predict
+from .wasm_host import WasmSimulator, compiled, wasm_predict
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+
+FOUND = (Fault.INDEX, Fault.WINDOW, Fault.ALIGNMENT, Fault.WATCHDOG, Fault.NO_FINISH)
+"""Faults that depend on memories and tokens."""
 
 
 def assert_same(found: RunResult | None, expected: RunResult) -> None:
@@ -60,6 +67,38 @@ def test_a_program_that_waits_for_ever_has_no_cycles() -> None:
 
     code = assemble(TINY, parse("sync gemm wait=vector\nfinish"))
     assert wasm_predict(TINY, code, DramModel()) is None
+
+
+@pytest.mark.parametrize("config", NAMED.values(), ids=list(NAMED))
+def test_random_programs_leave_the_same_bytes(config: CoreConfig) -> None:
+    for seed in range(8):
+        case = random_case(config, seeded(seed))
+        reference = FunctionalSimulator(config, MEMORY_BYTES)
+        found = compare(case, reference, WasmSimulator(config, MEMORY_BYTES))
+        assert not found.difference, f"seed {seed}: {found.difference}\n{case}"
+        assert found.subject.bytes_read == found.reference.bytes_read
+        assert found.subject.bytes_written == found.reference.bytes_written
+
+
+@pytest.mark.parametrize("config", NAMED.values(), ids=list(NAMED))
+def test_faults_of_memories_and_tokens_are_the_same(config: CoreConfig) -> None:
+    seen = set()
+    for seed in range(40):
+        case = illegal_case(config, seeded(seed))
+        results = []
+        for simulator in (
+            FunctionalSimulator(config, MEMORY_BYTES, check_races=False),
+            WasmSimulator(config, MEMORY_BYTES),
+        ):
+            offset, count = fill(case, simulator)
+            where = {"window_start": case.window_start, "window_bytes": case.window_bytes}
+            results.append(simulator.run(offset, count, **where).fault)
+            if results[0] is None or results[0].cause not in FOUND:  # found where a program is decoded, or by a bus
+                break
+        else:
+            assert results[0] == results[1], f"seed {seed}\n{case}"
+            seen.add(results[0].cause)
+    assert len(seen) >= 4
 
 
 def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
