@@ -63,8 +63,24 @@ function scaleFor(column, from, to, indices) {
   const log = low > 0 && high / low > 20, map = log ? Math.log : value => value;
   if (low === high) { low = log ? low / 2 : low - 1; high = log ? high * 2 : high + 1; }
   const at = value => from + (to - from) * (map(value) - map(low)) / (map(high) - map(low));
-  const ticks = [0, .25, .5, .75, 1].map(share => map(low) + share * (map(high) - map(low))).map(v => log ? Math.exp(v) : v);
-  return { at, ticks };
+  return { at, ticks: roundTicks(low, high, log) };
+}
+function roundTicks(low, high, log) {  // 1, 2 or 5 times a power of ten, between `low` and `high`
+  if (log) {
+    const found = [];
+    for (let unit = 10 ** Math.floor(Math.log10(low)); unit <= high; unit *= 10) for (const each of [1, 2, 5]) found.push(each * unit);
+    const inside = found.filter(tick => tick >= low * .999 && tick <= high * 1.001);
+    const tens = inside.filter(tick => Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-9);
+    return inside.length > 7 && tens.length > 2 ? tens : inside;
+  }
+  const rough = (high - low) / 5, unit = 10 ** Math.floor(Math.log10(rough)), step = [1, 2, 5, 10].find(each => each * unit >= rough * .999) * unit;
+  const first = Math.ceil(low / step - 1e-9), count = Math.floor(high / step + 1e-9) - first + 1;
+  return Array.from({ length: count }, (_, place) => Number(((first + place) * step).toPrecision(12)));
+}
+function titleUp(pen, text, height) {  // along the axis at the left
+  pen.save();
+  pen.textAlign = "center"; pen.translate(12, (height - 24) / 2); pen.rotate(-Math.PI / 2); pen.fillText(text, 0, 0);
+  pen.restore();
 }
 function extremes(values) {  // spreading 10,000 values into a call is slow, and fails for more
   let low = Infinity, high = -Infinity;
@@ -81,16 +97,36 @@ function drawScatter() {
   pen.fillText(label(state.x), (width + 48) / 2, height - 4);
   pen.textAlign = "right";
   for (const tick of y.ticks) { line(pen, 64, y.at(tick), width - 16, y.at(tick)); pen.fillText(number(tick, 3), 60, y.at(tick) + 4); }
+  titleUp(pen, label(state.y), height);
   placed = all.map(index => [index, x.at(valueOf(points[index], state.x)), y.at(valueOf(points[index], state.y))]);
   pen.fillStyle = colour("--dot"); pen.globalAlpha = all.length > 2000 ? .35 : .7;
   for (const [index, px, py] of placed) if (!onFront.has(index)) dot(pen, px, py, 2.5);
   pen.globalAlpha = 1; pen.fillStyle = colour("--front");
   for (const [index, px, py] of placed) if (onFront.has(index)) dot(pen, px, py, 4.5);
+  markTwins(pen);
   for (const [index, name] of [[state.hover, "--text"], [state.a, "--a"], [state.b, "--b"]]) {
     const found = placed.find(each => each[0] === index);
     if (index === null || !found) continue;
     pen.strokeStyle = colour(name); pen.lineWidth = 2.5;
     pen.beginPath(); pen.arc(found[1], found[2], 8, 0, 7); pen.stroke();
+  }
+}
+// Points that lie on one another: the topmost gets a ring for the others, and says how many they are.
+let twins = new Map();
+function markTwins(pen) {
+  const spots = new Map();
+  for (const [index, px, py] of placed) {
+    const key = `${Math.round(px)} ${Math.round(py)}`;
+    if (!spots.has(key)) spots.set(key, []);
+    spots.get(key).push(index);
+  }
+  twins = new Map();
+  pen.strokeStyle = colour("--quiet"); pen.lineWidth = 1;
+  for (const [key, indices] of spots) {
+    if (indices.length < 2) continue;
+    for (const index of indices) twins.set(index, indices);
+    const [x, y] = key.split(" ").map(Number);
+    pen.beginPath(); pen.arc(x, y, 6, 0, 7); pen.stroke();
   }
 }
 function tickLabel(pen, tick, x, width, y) {
@@ -307,12 +343,16 @@ function nearest(event) {
   }
   return best;
 }
+function twinsText(index) {
+  const others = (twins.get(index) || []).filter(each => each !== index), shown = others.slice(0, 5).join(", ");
+  return others.length ? `; at the same place: point${others.length > 1 ? "s" : ""} ${shown}${others.length > 5 ? ` and ${others.length - 5} more` : ""}` : "";
+}
 function hover(index) {
   if (index === state.hover) return;
   state.hover = index;
   const point = index === null ? null : points[index];
   find("hovered").textContent = point ? `point ${index}: ${axes.map((axis, place) => `${axis} ${point.assignment[place]}`).join(", ")}; ` +
-    data.objectives.map(name => `${name} ${number(point.figures[name])}`).join(", ") : "";
+    data.objectives.map(name => `${name} ${number(point.figures[name])}`).join(", ") + twinsText(index) : "";
   drawScatter();
   if (state.shown.length <= 2000) drawParallel();
 }
@@ -360,6 +400,7 @@ function connect() {
     }
     find("axes").append(group);
   }
+  if (data.without_effect.length) find("effect").textContent = `Without effect on any figure of these points: ${data.without_effect.join(", ")}.`;
   for (const name of figures) {
     const text = make("label", `${name} ${data.higher.includes(name) ? "≥" : "≤"}`), box = make("input", undefined, { type: "number", min: 0, step: "any", name });
     box.oninput = () => { if (box.value === "") state.limits.delete(name); else state.limits.set(name, Number(box.value)); update(); };

@@ -64,6 +64,7 @@ def page_data(study: Study) -> dict[str, Any]:
         "units": UNITS,
         "higher": HIGHER_IS_BETTER,
         "axes": axes,
+        "without_effect": _without_effect(points, axes),
         "networks": [network.name for network in study.networks],
         "layer_fields": LAYER_FIELDS,
         "front": front,
@@ -71,6 +72,22 @@ def page_data(study: Study) -> dict[str, Any]:
         "layers": layers,
         "points": [_point(study, place, each, axes) for place, each in enumerate(points)],
     }
+
+
+def _without_effect(points: Sequence[Outcome], axes: Sequence[str]) -> list[str]:
+    """Axes that were tried, and that change no figure: wherever measured points differ in one of them alone, all of
+    their figures are the same."""
+    measured = [each for each in points if each.status == "measured"]
+    found = []
+    for axis in axes:
+        alike: dict[tuple[object, ...], list[Outcome]] = {}
+        for each in measured:
+            rest = tuple(each.assignment[name] for name in axes if name != axis)
+            alike.setdefault(rest, []).append(each)
+        tried = [group for group in alike.values() if len(group) > 1]
+        if tried and all(each.figures == group[0].figures for group in tried for each in group):
+            found.append(axis)
+    return found
 
 
 def _host_text(study: Study) -> str:

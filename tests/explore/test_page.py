@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,48 @@ def test_convergence_ends_at_the_whole(tmp_path: Path) -> None:
         assert found[name][-1] == pytest.approx(1)
     assert found["shuffled"][0] != found["measured"][0]
     assert page_data(study_of(tmp_path, block_in=[12]))["convergence"]["counts"] == []
+
+
+def only_block_in(study: Study) -> Study:
+    """The study as if figures depended on ``block_in`` alone."""
+    return replace(study, outcomes={
+        key: replace(each, figures=dict.fromkeys(each.figures, 5.0 + each.assignment["core.block_in"]))
+        for key, each in study.outcomes.items()
+    })  # fmt: skip
+
+
+def test_knobs_without_effect_are_named(tmp_path: Path) -> None:
+    study = study_of(tmp_path, block_in=[8, 16], queue_depth=[8, 16])
+    assert page_data(study)["without_effect"] == []
+    assert page_data(only_block_in(study))["without_effect"] == ["core.queue_depth"]
+    diagonal = [each for each in study.outcomes.items() if each[1].assignment["core.block_in"] == 2 * 8]
+    few = replace(study, outcomes=dict(diagonal[:1]))  # nothing was compared
+    assert page_data(few)["without_effect"] == []
+
+
+def test_ticks_are_round_axes_have_titles_and_twins_are_told(tmp_path: Path) -> None:
+    study = study_of(tmp_path, block_in=[8, 16], queue_depth=[8, 16])
+    probe = """
+      const ticks = [[3, 97, false], [0.0012, 0.0019, false], [0, 1, false], [3, 7000, true], [1234567, 1300000, false]]
+        .map(each => roundTicks(...each));
+      const texts = [], pen = find("scatter").getContext("2d"), write = pen.fillText.bind(pen);
+      pen.fillText = (text, ...rest) => { texts.push(text); write(text, ...rest); };
+      drawScatter();
+      const canvas = find("scatter"), press = key => canvas.dispatchEvent(new KeyboardEvent("keydown", { key }));
+      press("ArrowRight");
+      return { ticks, titles: texts.filter(text => text === label(state.x) || text === label(state.y)).length,
+        hovered: find("hovered").textContent, effect: find("effect").textContent, twins: twins.size };
+    """
+    found = shown_by_browser(explore_page(only_block_in(study)), probe, tmp_path, "--window-size=1300,1000")
+    assert found["ticks"][0] == [20, 40, 60, 80]
+    assert found["ticks"][1] == pytest.approx([0.0012, 0.0014, 0.0016, 0.0018])
+    assert found["ticks"][2] == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])
+    assert found["ticks"][3] == [10, 100, 1000]
+    assert found["ticks"][4] == [1240000, 1260000, 1280000, 1300000]
+    assert found["titles"] >= 2
+    assert re.search(r"; at the same place: point \d$", found["hovered"])
+    assert found["effect"] == "Without effect on any figure of these points: core.queue_depth."
+    assert found["twins"] == 4
 
 
 DRAWN = """
