@@ -248,7 +248,11 @@ class CoreConfig:
 
     def entry_bytes(self, memory: Memory) -> int:
         """Bytes of one entry of a scratchpad."""
-        return int(getattr(self, f"{memory}_bytes"))
+        return self._entry_bytes[memory]
+
+    @cached_property
+    def _entry_bytes(self) -> dict[Memory, int]:
+        return {memory: int(getattr(self, f"{memory}_bytes")) for memory in Memory if memory is not Memory.DRAM}
 
     def entry_elements(self, memory: Memory) -> int:
         """Elements of one entry of a scratchpad."""

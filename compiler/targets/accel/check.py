@@ -60,12 +60,14 @@ class _EngineState:
 
 
 class _Memory:
-    """Who wrote and read each unit last, per engine, as numbers of that engine (0: nobody) and of the program."""
+    """Who wrote and read each unit last, per engine, as numbers of that engine (0: nobody) and of the program; and the
+    last of an engine that wrote, or read, any unit."""
 
     def __init__(self, name: Memory, size: int) -> None:
         self.name = name
         self.size = size
         self.last: dict[tuple[int, bool], npt.NDArray[np.int32]] = {}
+        self.newest: dict[tuple[int, bool], int] = {}
 
 
 def check_program(
@@ -222,11 +224,11 @@ class _Checker:
                 f"{self.describe(number)} ends at granule {last}, but the window has {self.window_units}"
             )
         touching = (self.constant_starts < last) & (self.constant_stops > transfer.offset)
-        if touching.any():
+        if np.count_nonzero(touching):
             if write:
                 raise ProgramError(f"{self.describe(number)} writes to constants")
             inside = (self.constant_starts <= transfer.offset) & (self.constant_stops >= last)
-            if inside.any():
+            if np.count_nonzero(inside):
                 return
         shape = ((transfer.columns * units, 1), (transfer.rows, transfer.stride * units))
         self.touch(number, Memory.DRAM, transfer.offset, shape, write=write)
@@ -251,11 +253,12 @@ class _Checker:
         units: Units = slice(first, first + length) if offsets is None else offsets + first
         engine = int(self.instructions[number].engine)
         state = self.engines[engine]
-        for (other, wrote), table in memory.last.items():
-            if other == engine or not (write or wrote):
-                continue
-            section = table[units]
-            if int(_maximum(section, axis=None)) > state.clock[other]:
+        clock = state.clock
+        for (other, wrote), newest in memory.newest.items():
+            if newest <= clock[other] or other == engine or not (write or wrote):
+                continue  # all that the engine did there has ended
+            section = memory.last[other, wrote][units]
+            if int(_maximum(section)) > clock[other]:
                 place = int(section.argmax())
                 unit = first + place if isinstance(units, slice) else int(units[place])
                 earlier = self.number_of[other][int(section[place])]
@@ -266,7 +269,7 @@ class _Checker:
         key = (engine, write)
         if key not in memory.last:
             memory.last[key] = np.zeros(memory.size, np.int32)
-        memory.last[key][units] = state.executed
+        memory.last[key][units] = memory.newest[key] = state.executed
 
 
 def _shape(levels: list[tuple[int, int, int, int]], operand: int) -> tuple[tuple[int, int], ...]:

@@ -53,26 +53,26 @@ class Layer:
     columns: Spans
     inner: bool
 
-    @property
+    @cached_property
     def groups(self) -> int:
         return self.section.output[1]
 
-    @property
+    @cached_property
     def taps(self) -> int:
         return self.section.taps
 
-    @property
+    @cached_property
     def made(self) -> int:
         """Entries of the largest tile of the result, for one group."""
         return max(self.rows.made) * max(self.columns.made)
 
-    @property
+    @cached_property
     def read(self) -> int:
         """Entries of the largest tile of the input, for one group."""
         columns = max(self.columns.read)
         return max(self.rows.read) * (row_pitch(columns) if self.section.tapped else columns)
 
-    @property
+    @cached_property
     def products(self) -> float:
         """Cycles of the array for the result."""
         if not self.section.tapped or self.section.window is None:
@@ -80,11 +80,11 @@ class Layer:
         row = sum(row_cycles(self.section.window, columns) for columns in self.columns.made)
         return self.section.output[0] * sum(self.rows.made) * row * self.kept_matrices
 
-    @property
+    @cached_property
     def all_made(self) -> int:
         return sum(self.rows.made) * sum(self.columns.made) * self.section.output[0]
 
-    @property
+    @cached_property
     def all_read(self) -> int:
         return sum(self.rows.read) * sum(self.columns.read) * self.section.output[0]
 

@@ -81,12 +81,12 @@ class Section:
     shared: tuple[str, ...] = ()
     filled: tuple[tuple[str, Filled], ...] = ()
 
-    @property
+    @cached_property
     def parameters(self) -> int:
         """Accumulator entries of the parameters of each channel group's requantises."""
         return VectorOp.REQUANTISE.b_entries * sum(name not in self.shared for _, name in self._of_requantises)
 
-    @property
+    @cached_property
     def shared_parameters(self) -> int:
         """Accumulator entries of parameters that all channel groups share."""
         return VectorOp.REQUANTISE.b_entries * sum(name in self.shared for _, name in self._of_requantises)
@@ -100,7 +100,7 @@ class Section:
     def _of_requantises(self) -> list[tuple[str, str]]:
         return [(stage, name) for stage, name in self.stages.parameters if stage != self.stages.reduce]
 
-    @property
+    @cached_property
     def taps(self) -> int:
         """Weights of a channel, or matrices of a channel group, that make one output; in the depthwise mode, matrices
         of nine taps."""
@@ -114,7 +114,7 @@ class Section:
         """The share of the weights' matrices that are multiplied."""
         return self.kept.share if self.kept is not None else 1.0
 
-    @property
+    @cached_property
     def matrix_weights(self) -> str:
         """The packed tensor of weights that the anchor's reduction multiplies entries with, as matrices; or empty."""
         return next((name for stage, name in self.stages.parameters if stage == self.stages.reduce), "")

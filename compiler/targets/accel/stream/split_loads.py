@@ -21,6 +21,8 @@ from .....hw.load_counts import bytes_each, entries_each, entries_of
 from .....hw.memories import Memory
 from .stream import RECENT, Access, Issue, memory_sizes
 
+_maximum = np.maximum.reduce
+
 SMALLEST_PART = 32
 """Entries: each part is an instruction of its own, and waits for DRAM by itself."""
 
@@ -56,7 +58,7 @@ def _cuts(config: CoreConfig, load: Load, stored_by: npt.NDArray[np.int32], posi
     """Rows, or columns of a single row, before which a load is cut."""
     units = _units(config, load)
     end = load.offset + ((load.rows - 1) * load.stride + load.columns) * units
-    if stored_by[load.offset : end].max() < position - RECENT:
+    if _maximum(stored_by[load.offset : end]) < position - RECENT:
         return []  # nothing between its first and its last place was stored shortly before
     if load.rows > 1:
         first = load.offset + np.arange(load.rows)[:, None] * (load.stride * units)
@@ -77,7 +79,7 @@ def _cuts_of_weights(config: CoreConfig, load: Load, touched_by: npt.NDArray[np.
         return []
     each = entries_each(config, load)
     touched = touched_by[load.index : load.index + load.columns * each]
-    return _changes(touched.reshape(-1, each).max(axis=1), each)
+    return _changes(_maximum(touched.reshape(-1, each), axis=1), each)
 
 
 def _changes(needs: npt.NDArray[np.int32], entries: int) -> list[int]:

@@ -20,6 +20,8 @@ from .....records import quick_init
 RECENT = 256
 """Instructions behind another within which one may still have to wait for it; what lies further back is done."""
 
+_any = np.logical_or.reduce  # `.any()` takes twice as long
+
 Selector = slice | npt.NDArray[np.int64]
 
 
@@ -115,7 +117,7 @@ def forget_constants(issues: Sequence[Issue]) -> None:
     is_read = False
     for issue in transfers:
         read = [selector for memory, selector in issue.places[0] if memory is Memory.DRAM]
-        if any(written[each if isinstance(each, slice) else each[each < len(written)]].any() for each in read):
+        if any(_any(written[each if isinstance(each, slice) else each[each < len(written)]]) for each in read):
             is_read = True
         elif read:
             issue.forget(Memory.DRAM, written=False)
@@ -132,11 +134,7 @@ def _stop(selector: Selector) -> int:
 def memory_sizes(config: CoreConfig, issues: Sequence[Issue]) -> dict[Memory, int]:
     """Units of every memory; of DRAM, up to the last one in :attr:`Issue.places`."""
     sizes = {memory: config.depth(memory) for memory in config.scratchpads}
-    last = 0
-    for issue in issues:
-        if issue.instruction.engine in TRANSFERS:
-            for places in issue.places:
-                for memory, selector in places:
-                    if memory is Memory.DRAM:
-                        last = max(last, _stop(selector))
+    transfers = [issue.places for issue in issues if issue.instruction.engine in TRANSFERS]
+    in_dram = (each for both in transfers for places in both for each in places if each[0] is Memory.DRAM)
+    last = max((_stop(selector) for _, selector in in_dram), default=0)
     return {**sizes, Memory.DRAM: last}

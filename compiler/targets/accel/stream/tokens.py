@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from .....hw.config import CoreConfig
 from .....hw.isa import Engine
-from .....hw.memories import Memory
 from .stream import Issue, Selector, memory_sizes
 
 ENGINES = len(Engine)
@@ -26,28 +25,30 @@ Clock = list[int]
 """For each engine, how many of its instructions are known to be finished."""
 
 
-_NO_TABLES: dict[int, npt.NDArray[np.int32]] = {}
 _maximum = np.maximum.reduce
 
 
-class _Histories:
-    """For each memory and engine: the number of the last instruction that wrote (read) each unit, or 0."""
+class _History:
+    """For each engine: the number of the last instruction that wrote (or read) each unit of a memory, or 0; and that of
+    the last one that wrote (or read) any unit."""
 
-    def __init__(self, sizes: dict[Memory, int]) -> None:
-        self._sizes = sizes
-        self._tables: dict[tuple[Memory, bool], dict[int, npt.NDArray[np.int32]]] = {}
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._tables: dict[int, npt.NDArray[np.int32]] = {}
+        self._newest: Clock = [0] * ENGINES
 
-    def record(self, memory: Memory, selector: Selector, engine: int, number: int, write: bool) -> None:
-        tables = self._tables.setdefault((memory, write), {})
-        table = tables.get(engine)
+    def record(self, selector: Selector, engine: int, number: int) -> None:
+        table = self._tables.get(engine)
         if table is None:
-            table = tables[engine] = np.zeros(self._sizes[memory], np.int32)
+            table = self._tables[engine] = np.zeros(self._size, np.int32)
         table[selector] = number
+        self._newest[engine] = number
 
-    def latest(self, memory: Memory, selector: Selector, engine: int, write: bool, needed: Clock) -> None:
+    def latest(self, selector: Selector, engine: int, needed: Clock) -> None:
         """Raise ``needed`` to the last instructions of the other engines that wrote (read) what is accessed."""
-        for other, table in self._tables.get((memory, write), _NO_TABLES).items():
-            if other != engine:
+        newest = self._newest
+        for other, table in self._tables.items():
+            if other != engine and newest[other] > needed[other]:
                 number = int(_maximum(table[selector]))
                 if number > needed[other]:
                     needed[other] = number
@@ -71,7 +72,9 @@ def _edges_in_turn(issues: Sequence[Issue]) -> list[tuple[int, int]]:
 
 def _find_edges(config: CoreConfig, issues: Sequence[Issue]) -> list[tuple[int, int]]:
     """Pairs (earlier, later) of positions in the stream: a token goes from the one to the other."""
-    histories = _Histories(memory_sizes(config, issues))
+    sizes = memory_sizes(config, issues)
+    written = {memory: _History(size) for memory, size in sizes.items()}
+    read = {memory: _History(size) for memory, size in sizes.items()}
     clocks = [[0] * ENGINES for _ in range(ENGINES)]
     position_of: list[list[int]] = [[-1] for _ in range(ENGINES)]  # engine -> instruction number -> position
     clock_of: list[list[Clock]] = [[[0] * ENGINES] for _ in range(ENGINES)]
@@ -79,15 +82,15 @@ def _find_edges(config: CoreConfig, issues: Sequence[Issue]) -> list[tuple[int, 
     for position, issue in enumerate(issues):
         engine = int(issue.instruction.engine)
         number = len(position_of[engine])
-        needed = [0] * ENGINES
+        clock = clocks[engine]
+        needed = clock.copy()  # what is known already needs no token, and no look at units
         # What is read and written is looked up and noted as written: that says no less.
         reads, writes = issue.places
         for memory, selector in reads:
-            histories.latest(memory, selector, engine, True, needed)
+            written[memory].latest(selector, engine, needed)
         for memory, selector in writes:
-            histories.latest(memory, selector, engine, True, needed)
-            histories.latest(memory, selector, engine, False, needed)
-        clock = clocks[engine]
+            written[memory].latest(selector, engine, needed)
+            read[memory].latest(selector, engine, needed)
         late = [other for other in range(ENGINES) if needed[other] > clock[other]]
         if len(late) > 1:  # the latest first: it may know that the earlier ones have finished
             late.sort(key=lambda each: position_of[each][needed[each]], reverse=True)
@@ -99,9 +102,9 @@ def _find_edges(config: CoreConfig, issues: Sequence[Issue]) -> list[tuple[int, 
         position_of[engine].append(position)
         clock_of[engine].append(clock.copy())
         for memory, selector in reads:
-            histories.record(memory, selector, engine, number, False)
+            read[memory].record(selector, engine, number)
         for memory, selector in writes:
-            histories.record(memory, selector, engine, number, True)
+            written[memory].record(selector, engine, number)
     return edges
 
 
