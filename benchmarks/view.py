@@ -11,16 +11,12 @@ this machine, without a GPU.
 from __future__ import annotations
 
 import argparse
-import json
-import re
-import shutil
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import weft
 from common import Record, print_table, processor, write_json
+from in_browser import browser, probed
 from weft.cli.view_kernels import host_codes
 from weft.compiler.model import CompiledModel
 from weft.examples.models.build import ARCHITECTURES, build
@@ -31,19 +27,17 @@ from weft.view.side import side
 
 LIMITS = {"bytes": 3_000_000, "first paint, ms": 1000.0, "longest click, ms": 100.0}
 
-PROBE = """<script>
-  (async () => {
-    await new Promise(done => setTimeout(done, 1500));
-    const paint = performance.getEntriesByName("first-contentful-paint")[0], clicks = [];
-    for (let layer = 0; layer < layersOf(0).length; layer += 1) {
-      const started = performance.now();
-      await choose(layer);
-      document.body.getBoundingClientRect();  // what was changed is laid out
-      clicks.push(performance.now() - started);
-    }
-    console.log("measured " + JSON.stringify({ paint: paint ? paint.startTime : null, clicks }) + " measured");
-  })();
-</script></html>"""
+PROBE = """
+  await new Promise(done => setTimeout(done, 1500));
+  const paint = performance.getEntriesByName("first-contentful-paint")[0], clicks = [];
+  for (let layer = 0; layer < layersOf(0).length; layer += 1) {
+    const started = performance.now();
+    await choose(layer);
+    document.body.getBoundingClientRect();  // what was changed is laid out
+    clicks.push(performance.now() - started);
+  }
+  return { paint: paint ? paint.startTime : null, clicks };
+"""
 
 
 def compiled(name: str, target: str) -> CompiledModel:
@@ -61,24 +55,9 @@ def compiled(name: str, target: str) -> CompiledModel:
     return model
 
 
-def measured(page: str, browser: str) -> dict[str, float]:
+def measured(page: str) -> dict[str, float]:
     """Milliseconds in a browser, as `LIMITS` names them."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "page.html"
-        path.write_text(page.rpartition("</html>")[0] + PROBE)
-        options = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000", "--enable-logging=stderr"]
-        # The port keeps the browser running: the page is measured in its own time.
-        command = [browser, *options, "--remote-debugging-port=0", f"--user-data-dir={folder}/profile", path.as_uri()]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as running:
-            assert running.stderr is not None  # a pipe
-            try:
-                lines = (re.search("measured (.*) measured", line) for line in running.stderr)
-                found = next(filter(None, lines), None)
-            finally:
-                running.kill()
-    if found is None:
-        sys.exit("the browser ended before the page was measured")
-    times = json.loads(found[1].replace('\\"', '"'))
+    times = probed(page, PROBE)
     return {"first paint, ms": round(times["paint"], 1), "longest click, ms": round(max(times["clicks"]), 1)}
 
 
@@ -90,15 +69,13 @@ def main() -> int:
     parser.add_argument("--limits", action="store_true", help="fail where a figure is above its limit")
     parser.add_argument("--json", type=Path, help="write the figures as flat records")
     options = parser.parse_args()
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        sys.exit("no browser: apt-get install chromium")
+    browser()  # before a model is compiled
     records, missed = [], 0
     for name in options.models:
         model = compiled(name, options.target)
         codes = host_codes(model, print)
         page = view_page([side(model, memory_of(model) if model.core is not None else None, {}, codes)])
-        figures = {"bytes": len(page.encode()), **measured(page, browser)}
+        figures = {"bytes": len(page.encode()), **measured(page)}
         where = "pynq" if model.core is not None else processor()
         records += [Record(where, name, figure, value, LIMITS[figure]) for figure, value in figures.items()]
         missed += sum(value > LIMITS[figure] for figure, value in figures.items())

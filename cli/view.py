@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from ..api import load
 from ..compiler.model import CompiledModel
 from ..compiler.targets.registry import target_names
 from ..files import write_atomically
 from ..progress import Updates, progress
+from ..runtime.array_files import arrays_in
 from ..runtime.device import memory_of
-from ..runtime.errors import ArtifactError
+from ..runtime.errors import ArtifactError, InputError
+from ..runtime.index_inputs import index_inputs
+from ..runtime.inputs import check_inputs, in_batches, read_inputs
+from ..view.live import StepRecorder, live_model, live_page
 from ..view.page import view_page
 from ..view.side import side
 from .app import app
@@ -33,12 +38,26 @@ def view(
     ] = None,
     shape: ShapeOption = None,
     calibrate_with: CalibrateOption = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="A page in which the core's simulators run, with knobs for its memory.")
+    ] = False,
+    inputs: Annotated[
+        Path | None,
+        typer.Option("--input", "-i", help="With --live: inputs for the page to run, one example behind the other."),
+    ] = None,
     *,
     chosen: Chosen,
 ) -> None:
     """Write a web page of a compilation, from the graph to the wire: each layer's loops, instructions and cycles, what
     memories hold, and why it waits; of a processor its kernels' assembly and time under the roof of this machine. With
-    two, both side by side."""
+    two, both side by side.
+
+    With --live the page runs the programs for the core: its memory's latency and rate can be turned, and cycles follow.
+    """
+    if inputs is not None:
+        if not live:
+            raise InputError("--input is for pages that run a model", hint="add --live")
+        arrays_in(inputs)  # a file that is none is told before a model is compiled
     path = output or beside(source, ".html")
     check_places(path)
     for each in (source, *([other] if other is not None else [])):  # both are looked at before one is compiled
@@ -46,17 +65,34 @@ def view(
             each.open("rb").close()
         except OSError as error:
             raise ArtifactError(f"cannot read {each}: {error.strerror}") from error
-    sides = []
+    sides: list[dict[str, Any]] = []
     with progress("reading", err) as status:
         for each in (source, *([other] if other is not None else [])):
             model, loops = _opened(each, target, shape, calibrate_with, chosen, status)
+            if live:
+                status.update(f"running {model.name}")
+                found = _live(model, inputs)
+                sides.append(found | ({} if other is None else {"name": each.name}))
+                continue
             status.update(f"following {model.name}")
             codes = host_codes(model, status.update)
             found = side(model, None if model.core is None else memory_of(model), loops, codes)
             sides.append(found | ({} if other is None else {"name": each.name}))  # what tells them apart
-        page = view_page(sides)
+        page = live_page(sides) if live else view_page(sides)
         write_atomically(path, page.encode())
     out.print(f"wrote {path} ({path.stat().st_size:,} bytes); open it in a browser", markup=False)
+
+
+def _live(model: CompiledModel, inputs: Path | None) -> dict[str, Any]:
+    """What the page has of a model; WeftError where nothing runs on a core."""
+    model.on_core  # noqa: B018
+    if inputs is None:
+        return live_model(model)
+    specs = model.inputs
+    given = read_inputs(specs, inputs, 0, index_inputs(model))
+    check_inputs(given, specs)
+    device = StepRecorder(model)
+    return live_model(model, in_batches(given, specs), (load(model, device), device))
 
 
 def _opened(

@@ -1,0 +1,108 @@
+"""The page of `weft view --live`: in a browser it computes and counts what the native simulators do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import weft
+from typer.testing import CliRunner
+from weft.cli import app
+from weft.compiler.model import CompiledModel
+from weft.runtime.device import memory_of
+from weft.sim.timing import predict
+from weft.tests.browser import shown_by_browser
+from weft.view.live import StepRecorder, live_model, live_page, packed
+
+from .conftest import DIGITS
+
+IMAGES = np.random.default_rng(1).random((3, 1, 1, 8, 8), np.float32)
+
+DARK_PHONE = ("--window-size=420,800", "--force-dark-mode", "--enable-features=WebUIDarkMode")
+
+PROBE = """
+  await shown;
+  const found = [[state.cycles, state.equal, state.top]];
+  for (const place of [1, 2]) {
+    document.querySelectorAll("#examples button")[place].click(); await shown;
+    found.push([state.cycles, state.equal, state.top]);
+  }
+  const turn = (name, value) => { find(name).value = value; find(name).dispatchEvent(new Event("input")); };
+  turn("latency", 300); turn("rate", 2);
+  const shares = [...find("table").tBodies[0].rows].map(row =>
+    [...row.cells].slice(1).reduce((sum, cell) => sum + Number(cell.textContent.replaceAll(",", "")), 0));
+  const slow = state.cycles, text = find("cycles").textContent;
+  const canvas = find("timeline"), pen = canvas.getContext("2d");
+  const drawn = new Set(new Uint32Array(pen.getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size;
+  find("reset").click();
+  return { found, slow, text, shares, drawn, again: state.cycles, verdict: find("verdict").textContent,
+    overflow: document.documentElement.scrollWidth > document.documentElement.clientWidth,
+    ground: getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0] };
+"""
+
+
+def described(model: CompiledModel) -> dict[str, Any]:
+    device = StepRecorder(model)
+    (name,) = (each.name for each in model.inputs)
+    return live_model(model, [{name: image} for image in IMAGES], (weft.load(model, device), device))
+
+
+def cycles(model: CompiledModel, **dram: int) -> int:
+    memory = replace(memory_of(model), **dram)
+    runs = [predict(model.config, step.program, memory, offset=step.program_offset) for step in model.programs]
+    return sum(each.cycles or 0 for each in runs)
+
+
+@pytest.mark.parametrize("flags", [(), DARK_PHONE], ids=["wide", "narrow and dark"])
+def test_the_page_says_what_native_runs_say(
+    digits_on_pynq: CompiledModel, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    page = live_page([described(digits_on_pynq)])
+    assert len(page) < 5_000_000
+    found = shown_by_browser(page, PROBE, tmp_path, *flags)
+    module = weft.load(digits_on_pynq, "fsim")
+    classes = [int(np.argmax(next(iter(module.run(image).values())))) for image in IMAGES]
+    fast, slow = cycles(digits_on_pynq), cycles(digits_on_pynq, latency=300, bytes_per_cycle=2)
+    assert found["found"] == [[fast, True, top] for top in classes]
+    assert (found["slow"], found["text"], found["again"]) == (slow, f"{slow:,}", fast)
+    assert slow > fast
+    assert len(set(found["shares"])) == 1  # every engine has every cycle in some class
+    assert found["drawn"] > 3
+    assert not found["overflow"]
+    assert (found["ground"] < 60) == bool(flags)
+
+
+def test_a_byte_that_differs_is_told(digits: CompiledModel, tmp_path: Path) -> None:
+    told = described(digits)
+    offset, _ = told["examples"][0]["steps"][-1]["outputs"][0]
+    told["examples"][0]["steps"][-1]["outputs"][0] = (offset, packed(bytes([77])))
+    found = shown_by_browser(live_page([told]), PROBE, tmp_path)
+    assert [each[1] for each in found["found"]] == [False, True, True]
+
+
+def test_without_examples_it_counts(digits: CompiledModel, digits_on_pynq: CompiledModel, tmp_path: Path) -> None:
+    probe = """
+      await shown;
+      const found = [state.cycles, find("run-box").hidden, find("model-box").hidden];
+      find("model").value = 1; find("model").dispatchEvent(new Event("change")); await shown;
+      return [...found, state.cycles];
+    """
+    found = shown_by_browser(live_page([live_model(digits), live_model(digits_on_pynq)]), probe, tmp_path)
+    assert found == [cycles(digits), True, False, cycles(digits_on_pynq)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--input", "x.npy"], "--input is for pages that run a model"),
+        (["--live", "--target", "cpu"], "runs on a core"),
+    ],
+)
+def test_mistakes_are_named(arguments: list[str], message: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["view", str(DIGITS), "-o", str(tmp_path / "page.html"), *arguments])
+    assert done.exit_code != 0
+    assert message in str(done.exception or "") + done.output
+    assert not (tmp_path / "page.html").exists()

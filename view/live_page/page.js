@@ -1,0 +1,231 @@
+"use strict";
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const find = id => document.getElementById(id);
+const state = { model: 0, example: 0, latency: 0, rate: 0, cycles: null, equal: null, top: null };
+let module = null, shown = Promise.resolve();
+
+// What is packed in the page: gzip in base64.
+async function opened(text) {
+  const raw = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
+  const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+// One instance serves one run: its memory is never taken back.
+class Instance {
+  constructor() { this.exports = new WebAssembly.Instance(module).exports; }
+  bytes(address, size) { return new Uint8Array(this.exports.memory.buffer, address >>> 0, size); }
+  view(address, size) { return new DataView(this.exports.memory.buffer, address >>> 0, size); }
+  place(content) {
+    const address = this.exports.weft_allocate(content.length);
+    this.bytes(address, content.length).set(content);
+    return address;
+  }
+}
+
+function predict(model, program) {
+  const instance = new Instance(), { layout } = DATA;
+  const core = instance.place(model.timingCore);
+  instance.view(core, layout.core).setBigInt64(layout.latency, BigInt(state.latency), true);
+  instance.view(core, layout.core).setBigInt64(layout.rate, BigInt(state.rate), true);
+  const code = instance.place(program.code), result = instance.place(new Uint8Array(layout.result));
+  const machine = instance.exports.weft_timing_predict(core, code, BigInt(program.count), program.offset,
+    BigInt(DATA.limit), 1, 0, result);
+  const found = instance.view(result, layout.result), cycles = Number(found.getBigInt64(layout.cycles, true));
+  const counters = DATA.engines.map((_, engine) => Array.from({ length: DATA.kinds }, (_, kind) =>
+    Number(found.getBigInt64(layout.counters + 8 * (engine * DATA.kinds + kind), true))));
+  const first = instance.place(new Uint8Array(4)), number = Number(instance.exports.weft_timing_activity(machine, first));
+  const start = instance.view(first, 4).getUint32(0, true);
+  return { cycles, counters, number, activity: instance.view(start, number * layout.activity) };
+}
+
+function runProgram(model, program, window) {
+  const instance = new Instance(), { layout } = DATA;
+  const core = instance.place(model.functionalCore), place = instance.place(window);
+  const result = instance.place(new Uint8Array(layout.functionalResult));
+  const machine = instance.exports.weft_functional_create(core, place, BigInt(window.length));
+  instance.exports.weft_functional_run(machine, BigInt(program.offset), BigInt(program.count), result);
+  const fault = Number(instance.view(result, 8).getBigInt64(0, true));
+  if (fault) throw Error(`program ${program.number} ends in fault ${fault}`);
+  return instance.bytes(place, window.length).slice();
+}
+
+// The network on one example: what the core leaves in memory, and whether the native run left the same bytes.
+async function run(model, example) {
+  let window = new Uint8Array(model.window), equal = true, scores = null;
+  for (const [offset, data] of model.constants) window.set(data, offset);
+  for (const program of model.programs) window.set(program.code, program.offset);
+  for (const [number, program] of model.programs.entries()) {
+    const step = example.steps[number];
+    for (const [offset, data] of step.inputs) window.set(await opened(data), offset);
+    window = runProgram(model, program, window);
+    for (const [offset, data] of step.outputs) {
+      const expected = await opened(data);
+      equal &&= expected.every((each, place) => each === window[offset + place]);
+    }
+  }
+  if (model.scores) scores = [...new Int8Array(window.buffer, model.scores[0], model.scores[1])];
+  return { equal, scores };
+}
+
+function element(name, text = "", parent = null) {
+  const made = document.createElement(name);
+  made.textContent = text;
+  parent?.append(made);
+  return made;
+}
+
+async function showResult() {
+  const model = DATA.models[state.model];
+  find("run-box").hidden = !model.examples.length;
+  if (!model.examples.length) return;
+  const started = performance.now(), { equal, scores } = await run(model, model.examples[state.example]);
+  const took = (performance.now() - started).toFixed(0);
+  state.equal = equal;
+  find("verdict").className = equal ? "" : "wrong";
+  find("verdict").textContent = equal ? `Every byte of the result is the native simulator's (${took} ms).`
+    : "The result differs from the native simulator's.";
+  find("scores").replaceChildren();
+  if (!scores) return;
+  const low = Math.min(...scores), high = Math.max(...scores);
+  state.top = scores.indexOf(high);
+  scores.forEach((score, place) => {
+    const mark = place === state.top ? "top" : "";
+    element("span", String(place), find("scores")).className = mark;
+    element("i", "", find("scores")).style.width = `${100 * (score - low) / Math.max(1, high - low)}%`;
+    element("span", String(score), find("scores")).className = mark;
+  });
+}
+
+function showTime() {
+  const model = DATA.models[state.model], started = performance.now();
+  const found = model.programs.map(program => predict(model, program));
+  const took = performance.now() - started;
+  state.cycles = found.every(each => each.cycles >= 0) ? found.reduce((sum, each) => sum + each.cycles, 0) : null;
+  state.took = took;
+  find("cycles").textContent = state.cycles?.toLocaleString("en") ?? "no";
+  find("took").textContent = `counted in ${took.toFixed(0)} ms by the exact timing model; ` +
+    `memory of ${state.latency} cycles and ${state.rate} bytes a cycle`;
+  find("latency-is").textContent = state.latency;
+  find("rate-is").textContent = state.rate;
+  draw(found);
+  const body = find("table").tBodies[0];
+  body.replaceChildren();
+  DATA.engines.forEach((name, engine) => {
+    const row = body.insertRow();
+    row.insertCell().textContent = name;
+    for (const each of DATA.classes) {
+      const total = found.reduce((sum, part) => sum + part.counters[engine][each.kind], 0);
+      row.insertCell().textContent = total ? total.toLocaleString("en") : "";
+    }
+  });
+}
+
+// Rows of engines; a column has the class that most of its cycles have.
+function draw(found) {
+  const canvas = find("timeline"), scale = devicePixelRatio || 1, left = 60, row = 22, gap = 4;
+  const wide = canvas.clientWidth, bins = Math.max(1, Math.floor(wide - left)), kinds = DATA.kinds;
+  canvas.style.height = `${DATA.engines.length * (row + gap)}px`;
+  canvas.width = wide * scale;
+  canvas.height = DATA.engines.length * (row + gap) * scale;
+  const pen = canvas.getContext("2d"), quiet = getComputedStyle(document.body).color;
+  pen.scale(scale, scale);
+  const shares = DATA.engines.map(() => new Float64Array(bins * kinds));
+  const total = Math.max(1, found.reduce((sum, each) => sum + Math.max(0, each.cycles), 0));
+  let before = 0;
+  for (const part of found) {
+    const size = DATA.layout.activity;
+    for (let place = 0; place < part.number * size; place += size) {
+      const share = shares[part.activity.getUint32(place, true)], kind = part.activity.getUint32(place + 4, true);
+      let at = before + Number(part.activity.getBigUint64(place + 8, true));
+      const end = at + Number(part.activity.getBigUint64(place + 16, true));
+      while (at < end) {
+        const bin = Math.min(bins - 1, Math.floor(at * bins / total));
+        const stop = bin === bins - 1 ? end : Math.min(end, (bin + 1) * total / bins);
+        share[bin * kinds + kind] += stop - at;
+        if (stop <= at) break;
+        at = stop;
+      }
+    }
+    before += Math.max(0, part.cycles);
+  }
+  const colours = new Map(DATA.classes.map(each => [each.kind, each.colour]));
+  pen.font = "12px system-ui, sans-serif";
+  pen.textBaseline = "middle";
+  DATA.engines.forEach((name, engine) => {
+    const top = engine * (row + gap);
+    pen.fillStyle = quiet;
+    pen.fillText(name, 0, top + row / 2);
+    for (let bin = 0; bin < bins; bin += 1) {
+      const share = shares[engine].subarray(bin * kinds, (bin + 1) * kinds);
+      const most = share.indexOf(Math.max(...share));
+      pen.fillStyle = colours.get(share[most] > 0 ? most : 0);
+      pen.fillRect(left + bin, top, 1, row);
+    }
+  });
+}
+
+function showPictures() {
+  find("examples").replaceChildren();
+  DATA.models[state.model].examples.forEach((example, place) => {
+    const button = element("button", "", find("examples"));
+    button.setAttribute("aria-pressed", place === state.example);
+    button.setAttribute("aria-label", `example ${place}`);
+    button.onclick = () => { state.example = place; shown = show(); };
+    if (!example.picture) { button.textContent = String(place); return; }
+    const { width, height, values } = example.picture, canvas = element("canvas", "", button);
+    [canvas.width, canvas.height] = [width, height];
+    const pen = canvas.getContext("2d"), image = pen.createImageData(width, height);
+    values.forEach((value, at) => image.data.set([value, value, value, 255], 4 * at));
+    pen.putImageData(image, 0, 0);
+  });
+}
+
+async function show() {
+  showPictures();
+  await showResult();
+  showTime();
+}
+
+function asCompiled() {
+  const model = DATA.models[state.model];
+  [state.latency, state.rate] = [model.latency, model.rate];
+  for (const name of ["latency", "rate"]) {
+    find(name).max = Math.max(Number(find(name).max), state[name]);
+    find(name).value = state[name];
+  }
+}
+
+async function start() {
+  module = await WebAssembly.compile(await opened(DATA.wasm));
+  for (const model of DATA.models) {
+    for (const name of ["timingCore", "functionalCore"]) model[name] = await opened(model[name]);
+    for (const program of model.programs) program.code = await opened(program.code);
+    for (const constant of model.constants) constant[1] = await opened(constant[1]);
+    element("option", model.name, find("model")).value = DATA.models.indexOf(model);
+  }
+  find("model-box").hidden = DATA.models.length < 2;
+  const head = find("table").tHead.insertRow();
+  element("th", "engine", head);
+  for (const each of DATA.classes) {
+    element("th", each.name, head);
+    const entry = element("span", "", find("legend"));
+    element("i", "", entry).style.background = each.colour;
+    entry.append(each.word);
+  }
+  find("model").onchange = event => {
+    [state.model, state.example] = [Number(event.target.value), 0];
+    asCompiled();
+    shown = show();
+  };
+  for (const name of ["latency", "rate"])
+    find(name).oninput = event => { state[name] = Number(event.target.value); showTime(); };
+  find("reset").onclick = () => { asCompiled(); showTime(); };
+  addEventListener("resize", showTime);
+  asCompiled();
+  await show();
+  state.first = performance.now();
+}
+
+shown = start();
+shown.catch(error => { find("took").textContent = String(error); find("took").className = "wrong"; });
