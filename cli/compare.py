@@ -9,6 +9,7 @@ import typer
 
 from ..compare import compare, compared_names, model_inputs
 from ..compiler.frontends import read
+from ..hw.config import load_config
 from ..progress import progress
 from ..runtime.index_inputs import module_indices
 from ..runtime.inputs import check_inputs, read_inputs
@@ -45,13 +46,14 @@ def compare_command(
     as_json: JsonOption = False,
 ) -> None:
     """Run a model in two places; print the error of each tensor that both make, and the first that differs."""
+    core = load_config(config)
     with progress("reading the model", err) as status:
         whole = given_model(model, shape, calibrate_with, status.update)
         module = read(whole).module(parse_shapes(shape), require_quantised=False) if isinstance(whole, Path) else whole
         values = read_inputs(model_inputs(module), inputs, seed, module_indices(module))
         check_inputs(values, model_inputs(module), batches=False)
         status.update(f"running on {first} and {second}")
-        found = compare(module, first, second, values, config=config, threads=threads, tolerance=tolerance)
+        found = compare(module, first, second, values, config=core, threads=threads, tolerance=tolerance)
     wrong = found.first_difference
     if as_json:
         print_json({"first": first, "second": second, "tensors": [vars(item) for item in found.differences],

@@ -22,7 +22,7 @@ from ..runtime.device import Device
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import read_inputs
 from .app import board_app
-from .output import CalibrateOption, JsonOption, err, out, print_json
+from .output import CalibrateOption, JsonOption, err, input_file, out, print_json
 from .source import given_model
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
@@ -37,7 +37,7 @@ CoreOption = Annotated[
     typer.Option("--config", "-c", help="Core: a name, or a JSON file. Default: as beside the overlay."),
 ]
 ModelOption = Annotated[
-    Path | None, typer.Option("--model", help="A quantised ONNX model to try. Default: the digits example.")
+    Path | None, input_file("--model", help="A quantised ONNX model to try. Default: the digits example.")
 ]
 
 

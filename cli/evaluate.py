@@ -55,20 +55,21 @@ from .output import (
     ShapeOption,
     check_places,
     err,
+    input_file,
     out,
     output_file,
     parse_shapes,
     print_json,
     table,
 )
-from .run import compiled_source
+from .run import check_device, compiled_source
 from .source import is_artifact
 from .target_options import Chosen, with_target_options
 
 Array = npt.NDArray[Any]
 
 LabelsOption = Annotated[
-    Path | None, typer.Option("--labels", help="Right classes of the examples: whole numbers in a .npy or .npz file.")
+    Path | None, input_file("--labels", help="Right classes of the examples: whole numbers in a .npy or .npz file.")
 ]
 
 
@@ -76,7 +77,7 @@ LabelsOption = Annotated[
 def quantise(
     model: Annotated[Path, typer.Argument(help="A float model.")],
     calibrate_with: Annotated[
-        Path, typer.Option("--calibrate", metavar="FILE", help="Examples: a .npz with an array per input, or a .npy.")
+        Path, input_file("--calibrate", metavar="FILE", help="Examples: a .npz with an array per input, or a .npy.")
     ],
     output: Annotated[
         Path | None, output_file("--output", "-o", help="The model in 8 bits, as ONNX. Default: MODEL-8bit.onnx.")
@@ -202,6 +203,7 @@ def evaluate(
     chosen: Chosen,
 ) -> None:
     """Run a model on all examples of a file, on any device, and print how many it reads right."""
+    check_device(device)
     with progress("reading", err) as status:
         right = None if labels is None else read_labels(labels)
         arrays = arrays_in(data)

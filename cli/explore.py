@@ -26,7 +26,7 @@ from ..explore.validate import validate
 from ..files import write_atomically
 from ..progress import progress
 from .app import app
-from .output import JsonOption, check_places, err, out, output_file, print_json, table, wide_console
+from .output import JsonOption, check_places, err, input_file, out, output_file, print_json, table, wide_console
 from .source import given_model
 
 FORMATS = {
@@ -71,11 +71,11 @@ def explore_command(
         int | None, typer.Option(min=0, max=65535, metavar="PORT", help="Show the page of the run at this local port.")
     ] = None,
     validated: Annotated[
-        Path | None, typer.Option("--validate", metavar="NETWORK", help="Run it on the RTL of each core of the front.")
+        Path | None, input_file("--validate", metavar="NETWORK", help="Run it on the RTL of each core of the front.")
     ] = None,
     calibrate_with: Annotated[
         list[Path] | None,
-        typer.Option(
+        input_file(
             "--calibrate",
             metavar="FILE",
             help="Quantise a float network by examples in FILE, which is "

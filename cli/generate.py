@@ -21,7 +21,7 @@ from ..runtime.session import Session
 from ..runtime.session_sizes import session_shapes
 from ..runtime.tokenisers import BYTES, Tokeniser, tokeniser
 from .app import app
-from .output import CacheOption, JsonOption, ShapeOption, err, out, parse_shapes, print_json
+from .output import CacheOption, JsonOption, ShapeOption, err, input_file, out, parse_shapes, print_json
 from .run import compiled_source
 from .source import is_artifact
 from .target_options import Chosen, with_target_options
@@ -48,7 +48,7 @@ def generate_text(
     seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
     stop: Annotated[list[str] | None, typer.Option("--stop", help="A token that ends the text; repeat.")] = None,
     prefill: Annotated[
-        Path | None, typer.Option("--prefill", help="The same model for several tokens a run, for the prompt.")
+        Path | None, input_file("--prefill", help="The same model for several tokens a run, for the prompt.")
     ] = None,
     positions: Annotated[
         int | None, typer.Option("--positions", min=1, help="Room for tokens, where the model leaves it open.")

@@ -28,6 +28,7 @@ from .output import (
     JsonOption,
     check_places,
     err,
+    input_file,
     out,
     output_file,
     output_folder,
@@ -47,7 +48,7 @@ def hw(
     ] = Target.XC7,
     output: Annotated[Path | None, output_file("--output", "-o", help="Verilog file; default: CONFIG.v.")] = None,
     system: Annotated[
-        Path | None, typer.Option("--system", help="Several cores on one memory, as JSON; instead of --config.")
+        Path | None, input_file("--system", help="Several cores on one memory, as JSON; instead of --config.")
     ] = None,
     initial_values: Annotated[
         bool, typer.Option(help="Give registers the values that they have after rst; ASIC flows want none.")
@@ -82,7 +83,7 @@ def synth(
     output: Annotated[
         Path | None, output_folder("--output", "-o", help="Folder for all files: Verilog, scripts, logs, report.")
     ] = None,
-    liberty: Annotated[Path | None, typer.Option(help="Cells to map to (asic only).")] = None,
+    liberty: Annotated[Path | None, input_file("--liberty", help="Cells to map to (asic only).")] = None,
     depth: Annotated[int, typer.Option(min=0, help="Levels of modules to show.")] = 2,
     as_json: JsonOption = False,
 ) -> None:

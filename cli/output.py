@@ -25,6 +25,19 @@ REPORT_COLUMNS = 180
 out = PlainConsole()
 err = PlainConsole(stderr=True)
 
+
+def input_file(*names: str, help: str, **how: Any) -> Any:
+    """An option that names a file to be read, or several: they are opened before the command starts. OSError names the
+    path."""
+
+    def check(given: Path | list[Path] | None) -> Path | list[Path] | None:
+        for path in given if isinstance(given, list) else [] if given is None else [given]:
+            path.open("rb").close()
+        return given
+
+    return typer.Option(*names, help=help, callback=check, **how)
+
+
 ConfigOption = Annotated[
     str, typer.Option("--config", "-c", help=f"Core: {', '.join(NAMED)}, or a JSON file with the fields of CoreConfig.")
 ]
@@ -32,12 +45,12 @@ ShapeOption = Annotated[
     list[str] | None, typer.Option("--shape", help="Shape of a dynamic input, as NAME=1x3x224x224; repeat for more.")
 ]
 InputOption = Annotated[
-    Path | None, typer.Option("--input", "-i", help="A .npz with one array per input, or a .npy. Default: random.")
+    Path | None, input_file("--input", "-i", help="A .npz with one array per input, or a .npy. Default: random.")
 ]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of random inputs.")]
 CalibrateOption = Annotated[
     Path | None,
-    typer.Option("--calibrate", metavar="FILE", help="Quantise a float model by the examples in FILE (.npz or .npy)."),
+    input_file("--calibrate", metavar="FILE", help="Quantise a float model by the examples in FILE (.npz or .npy)."),
 ]
 CacheOption = Annotated[
     bool, typer.Option("--cache/--no-cache", help="Load what was compiled before, if nothing has changed.")

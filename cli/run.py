@@ -18,7 +18,7 @@ from ..compiler.model import CompiledModel, OpenModel, TensorSpec
 from ..kept_models import compile_kept
 from ..progress import Updates, progress
 from ..runtime.array_files import arrays_in, write_arrays
-from ..runtime.device import SIMULATORS, Device, device_forms, memory_of, open_device
+from ..runtime.device import SIMULATORS, Device, device_forms, device_kind, memory_of, open_device
 from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import Array, check_file, check_inputs, in_batches, joined, read_inputs
@@ -36,6 +36,7 @@ from .output import (
     ShapeOption,
     check_places,
     err,
+    input_file,
     out,
     output_file,
     parse_shapes,
@@ -72,6 +73,12 @@ def compiled_source(
     shapes = parse_shapes(shape) if calibrate is None else None
     return compile_kept(whole, name, options, shapes=shapes, passes=passes, progress=status.update, cache=cache,
                         begin=begin)  # fmt: skip
+
+
+def check_device(name: str | None) -> None:
+    """DeviceError for the name of no device, before a model is compiled for it."""
+    if name is not None and not name.isdecimal() and name != "emulated":
+        device_kind(name)
 
 
 def _check_file(inputs: Path | None, model: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -115,7 +122,7 @@ def run(
     ] = None,
     system: Annotated[
         Path | None,
-        typer.Option("--system", help="Several cores on one memory, as JSON: an item on each, all at once."),
+        input_file("--system", help="Several cores on one memory, as JSON: an item on each, all at once."),
     ] = None,
     report: Annotated[bool, typer.Option("--report", help="Also print the placement and what was fused.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Every layer and every reason, however many.")] = False,
@@ -136,6 +143,10 @@ def run(
     own: list[PassRecord] = []
     check_places(output, record, trace)
     request = wave_request(waves, first, stop, device)
+    check_device(device)
+    if not is_artifact(source) and (target or DEFAULT_TARGET) != DEFAULT_TARGET and (record or trace) is not None:
+        what = "--record keeps programs" if record is not None else "--trace draws cycles"
+        raise DeviceError(f"{what} of a core, but target {target!r} makes none", hint="leave out --target")
     if inputs is not None:
         arrays_in(inputs)  # a file that is none is told before the model is compiled
     with progress("reading", err) as status:

@@ -12,7 +12,7 @@ from ..progress import progress
 from ..runtime.artifact import load as load_artifact
 from ..verify import Certificate
 from .app import app
-from .output import JsonOption, err, out, print_json
+from .output import JsonOption, err, input_file, out, print_json
 
 
 def print_certificate(certificate: Certificate) -> None:
@@ -29,7 +29,7 @@ def verify(
     artifact: Annotated[Path, typer.Argument(help="What 'weft compile' wrote.")],
     model: Annotated[
         Path | None,
-        typer.Option("--model", "-m", help="The ONNX model that it was made of. Without: the artifact's own graph."),
+        input_file("--model", "-m", help="The ONNX model that it was made of. Without: the artifact's own graph."),
     ] = None,
     integers: Annotated[
         str | None, typer.Option(help="The option of that name at compilation. Default: what the artifact says.")

@@ -94,6 +94,33 @@ def written() -> list[tuple[str, str, bool]]:
     return found
 
 
+def read_options() -> list[tuple[str, str]]:
+    """Every option with a path that a command reads, but networks, whose front end says what is wrong with them."""
+    found = []
+    for words, command in every_command():
+        kinds = {name: str(each.annotation) for name, each in signature(command.callback).parameters.items()}
+        for each in command.params:
+            names = READ & set(each.opts) if each.param_type_name == "option" else set()
+            if names - {"--networks"} and re.search(r"\bPath\b", kinds.get(each.name, "")):
+                found.append((" ".join(words), min(names)))
+    return found
+
+
+@pytest.mark.parametrize(("command", "option"), read_options())
+def test_every_option_that_is_read_is_opened_before_all_else(
+    command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for place, why in (("none.x", "No such file or directory"), (".", "Is a directory")):
+        assert run(app, [*command.split(), option, place], err) == 1
+        assert capfd.readouterr().err == f"error: {place}: {why}\n"
+
+
+def test_options_that_are_read_are_found() -> None:
+    assert {("run", "--system"), ("synth", "--liberty"), ("explore", "--calibrate")} <= set(read_options())
+    assert len(read_options()) > 15
+
+
 def test_options_that_are_written_are_found() -> None:
     names = {(command, option) for command, option, _ in written()}
     assert names >= {

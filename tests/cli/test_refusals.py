@@ -51,7 +51,7 @@ MODEL, ARTIFACT = "MODEL", "ARTIFACT"
     ("words", "message"),
     [
         (("run", MODEL, "--target", "cpu", "--trace", "t.json"),
-         "--trace draws cycles of a core, but nothing of 'digits' runs on a core; hint: compile it with target"),
+         "--trace draws cycles of a core, but target 'cpu' makes none; hint: leave out --target"),
         (("run", MODEL, "--device", "null", "--trace", "t.json"),
          "--trace draws cycles of a core, but device 'null' has none; hint: choose a device with time, such as 'fsim'"),
         (("run", ARTIFACT, "--config", "wide"), "--config is an option of compilation: ARTIFACT is compiled already"),
