@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from ..runtime.device import memory_of
 from ..runtime.errors import ArtifactError, InputError
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import check_inputs, in_batches, read_inputs
+from ..sim.waves import wave_format
 from ..view.live import StepRecorder, live_model, live_page
 from ..view.page import view_page
 from ..view.side import side
@@ -77,7 +79,9 @@ def view(
             status.update(f"following {model.name}")
             codes = host_codes(model, status.update)
             found = side(model, None if model.core is None else memory_of(model), loops, codes)
-            sides.append(found | ({} if other is None else {"name": each.name}))  # what tells them apart
+            waves = "" if model.core is None else _waves(each, target, shape, calibrate_with, chosen)
+            named = {} if other is None else {"name": each.name}  # what tells them apart
+            sides.append(found | {"waves": waves} | named)
         page = live_page(sides) if live else view_page(sides)
         write_atomically(path, page.encode())
     out.print(f"wrote {path} ({path.stat().st_size:,} bytes); open it in a browser", markup=False)
@@ -93,6 +97,21 @@ def _live(model: CompiledModel, inputs: Path | None) -> dict[str, Any]:
     check_inputs(given, specs)
     device = StepRecorder(model)
     return live_model(model, in_batches(given, specs), (load(model, device), device))
+
+
+def _waves(source: Path, target: str | None, shape: list[str] | None, calibrate: Path | None, chosen: Chosen) -> str:
+    """The command that writes a waveform of the run that the page shows, but for its cycles."""
+    words = ["weft", "run", str(source)]
+    if not is_artifact(source):
+        words += [] if target is None else ["--target", target]
+        words += [word for each in shape or () for word in ("--shape", each)]
+        words += [] if calibrate is None else ["--calibrate", str(calibrate)]
+        for name, value in chosen.items():
+            flag = name.replace("_", "-")
+            words += (
+                [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+            )
+    return shlex.join([*words, "--device", "rtl", "--waves", f"{source.stem}.{wave_format()}"])
 
 
 def _opened(

@@ -190,3 +190,17 @@ async function kernelPanes(side, symbols) {
   }
   return { panes, own };
 }
+
+// Waveforms: the command that shows the chosen cycle in the RTL. Cycles count over all programs there, too.
+const BEFORE = 100, AFTER = 200;
+function showWave(length = 0) {
+  const { waves } = sides[state.side], box = find("wave");
+  box.hidden = !waves || state.cycle === null;
+  if (box.hidden) return;
+  const text = `${waves} --from ${Math.max(0, state.cycle - BEFORE)} --to ${state.cycle + length + AFTER}`, code = make("code", text), button = make("button", "copy");
+  button.onclick = async () => {
+    try { await navigator.clipboard.writeText(text); button.textContent = "copied"; }
+    catch { getSelection().selectAllChildren(code); button.textContent = "selected"; }
+  };
+  box.replaceChildren("As a waveform: ", code, " ", button);
+}

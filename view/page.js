@@ -388,6 +388,7 @@ function listing(side, layer, detail, line) {
     const span = line.view.to - line.view.from;
     if (state.cycle < line.view.from || state.cycle > line.view.to) line.show(state.cycle - span / 2, span);
     const senders = code.waits[place].map(each => code.place.has(each) ? each : `${each} (of another layer)`);
+    showWave(code.length[place]);
     tell(`instruction ${code.number[place]}, from cycle ${number(state.cycle)}, ${number(code.length[place])} cycles` + (senders.length ? `; waits for ${senders.join(", ")}` : ""));
     views.forEach(each => each.draw());
   };
@@ -424,6 +425,7 @@ async function layerSide(side, place) {
       },
       click: (cycle, lane) => {
         state.cycle = cycle;
+        showWave();
         const met = lane < 5 ? instructionAt(detail.code, cycle, lane) : -1;
         if (met >= 0) list.pick(met, true);
         markGraph();
@@ -475,6 +477,7 @@ async function show(layer, { cycle = null, from = "" }) {
   views.forEach(view => view.settled && view.settled());
   for (const row of find("table").tBodies[0].rows) row.classList.toggle("chosen", Number(row.dataset.layer) === state.layerOf[0] && state.layerOf[0] !== null);
   if (cycle !== null) tell(at(state.side, cycle));
+  showWave();
   history.replaceState(null, "", `#${state.side ? "B:" : ""}${layer}`);
 }
 

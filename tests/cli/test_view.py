@@ -6,11 +6,14 @@ import base64
 import gzip
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+from weft.tests.browser import shown_by_browser
 from weft.tests.cli.test_cli import MODEL, weft
+from weft.tests.view.test_page import SETTLED
 
 DETAILS = re.compile(r'id="details">(.*?)</script>', re.DOTALL)
 
@@ -49,6 +52,27 @@ def test_a_model_has_its_loop_nests_and_two_stand_in_one_page(artifact: Path, tm
     assert result.returncode == 0, result.stderr
     loops = loops_in(tmp_path / "both.html")
     assert sum("gemm" in text for text in loops) >= 3
+
+
+def test_a_cycle_leads_to_a_waveform_of_the_same_run(tmp_path: Path) -> None:
+    result = weft("view", MODEL, "--config", "tiny", "--vthreads", "1", "-o", "page.html", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    (side,) = json.loads(DATA.findall((tmp_path / "page.html").read_text())[0])["sides"]
+    words = shlex.split(side["waves"])
+    assert words[:3] == ["weft", "run", str(MODEL)]
+    assert words[3:9] == ["--config", "tiny", "--vthreads", "1", "--device", "rtl"]
+    probe = """
+      const before = find("wave").hidden;
+      await choose(2, { cycle: 1234 });
+      const text = find("wave").querySelector("code").textContent;
+      const row = document.querySelector(".code .row"); if (row) row.click();
+      return { before, text, picked: state.cycle, then: find("wave").querySelector("code").textContent };
+    """
+    page = (tmp_path / "page.html").read_text()
+    found = shown_by_browser(page, SETTLED + probe, tmp_path)
+    assert found["before"]
+    assert found["text"] == f"{side['waves']} --from 1134 --to 1434"
+    assert f" --from {max(0, found['picked'] - 100)} --to " in found["then"]
 
 
 def test_kernels_of_a_processor_are_measured_where_they_can_run(tmp_path: Path) -> None:
