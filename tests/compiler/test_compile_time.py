@@ -12,7 +12,9 @@ from types import FrameType
 import numpy as np
 import pytest
 import weft
-from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Var, call, ir
+from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, Module, TensorType, Var, call, ir
+from weft.compiler.targets.loops import fusion
+from weft.compiler.targets.loops.fusion import FusionLimits
 from weft.compiler.targets.memory_plan import Lifetime, place_owners
 
 WEIGHTS = Constant(np.ones((4, 4, 1, 1), np.float32))
@@ -96,3 +98,21 @@ def test_the_owners_of_a_long_line_of_tensors_are_found_in_one_walk() -> None:
         return run
 
     assert lines_run(800) <= 2 * lines_run(400)
+
+
+def test_operators_that_are_alike_are_lowered_once_to_see_whether_they_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tried anew are those that differ in an attribute, a type or a known operand."""
+
+    def tried(node: Call) -> str:
+        nodes.append(node)
+        return ""
+
+    nodes: list[Call] = []
+    monkeypatch.setattr(fusion, "why_not_compiled", tried)
+    x = Var("x", TensorType((4, 4), "float32"))
+    value: Expr = x
+    for number in range(12):
+        value = call("nn.clip", value, low=float(number % 3))
+        value = call("nn.add", value, Constant(np.full((1, 4), number % 2, np.float32)))
+    fusion.group_calls(value, FusionLimits())
+    assert len(nodes) == 3 + 2

@@ -102,8 +102,13 @@ def group_calls(body: Expr, limits: FusionLimits, refuses: Refuses = accepts_all
     """The kernels of a graph of operators (no functions), producers first. Equal operators are computed once. What
     ``refuses`` names a reason for is a group of its own, which NumPy runs."""
 
+    reasons: dict[object, str] = {}  # networks repeat their operators
+
     def why_not(node: Call) -> str:
-        return why_not_compiled(node) or refuses(node)
+        key = _lowered_by(node)
+        if key not in reasons:
+            reasons[key] = why_not_compiled(node)
+        return reasons[key] or refuses(node)
 
     uses = use_counts(body)
     members: set[Expr] = set()  # of the kernels so far
@@ -539,6 +544,11 @@ def why_not_compiled(node: Call) -> str:
     except te.IRError as error:
         return f"{node.op}: {error.message}"
     return ""
+
+
+def _lowered_by(node: Call) -> object:
+    """All that an operator's rule may look at: of operands that are known their values, of others the types."""
+    return node.op, node.attrs, node.type, *(arg.digest if arg.static else arg.type for arg in node.args)
 
 
 def _stand_in(arg: Expr, number: int) -> View:

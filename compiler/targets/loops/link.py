@@ -97,6 +97,7 @@ class _Linker:
     checked: set[tuple[Expr, tuple[int, ...]]] = field(default_factory=set)  # indices, and the sizes that they fit
     scheduled: dict[tuple[str, str], tuple[PrimFunc, KernelCode]] = field(default_factory=dict)  # by text before
     loops: list[Loop] = field(default_factory=list)
+    borders: dict[object, tuple[KernelCode, tuple[Buffer, ...]]] = field(default_factory=dict)
     strings: int = 0  # tensors of strings that there are between steps
 
     def run(self) -> HostProgram:
@@ -242,8 +243,13 @@ class _Linker:
         return code.text
 
     def _fill_halo(self, result: Expr, layout: Layout, slot: Slot) -> None:
-        border = border_function(result.shape, element_type(result.dtype), layout, KERNEL)
-        self._add_launch(kernel_code(border, {}, self.threads), border.params, (self._used(slot),), 0, None)
+        dtype = element_type(result.dtype)
+        key = result.shape, dtype, layout
+        if key not in self.borders:
+            border = border_function(result.shape, dtype, layout, KERNEL)
+            self.borders[key] = kernel_code(border, {}, self.threads), border.params
+        code, params = self.borders[key]
+        self._add_launch(code, params, (self._used(slot),), 0, None)
 
     def _scheduled(self, kernel: Kernel, elements: Elements | None) -> tuple[PrimFunc, KernelCode]:
         """The kernel's function, scheduled and proved to stay inside, and its code. Steps of a recurrence are equal
