@@ -14,7 +14,8 @@ import numpy as np
 
 from .....hw.memories import Memory
 from ..schedule.tiling import Problem, Tiling
-from .tile_costs import Array, Tiles, buffers_of, estimate, estimates, tilings
+from .tile_costs import buffers_of, estimate, estimates, tilings
+from .tiles import Array, Tiles
 
 LEAST_SHARE = 0.1
 """A layer is short if what it costs beyond its products is at least this share of them."""
@@ -35,12 +36,12 @@ the tile before in another bank, and the next one begins in a third."""
 
 def first_tilings(problem: Problem) -> Sequence[Tiling]:
     """Tilings for the first layer of a program, the cheapest first. A short one may take a single virtual thread."""
-    uncut = tilings(problem)
+    uncut = tilings(problem, first=True)
     cost = estimate(problem, uncut[0]) if uncut else None
     products = _products(problem, *problem.output)
     if cost is None or not 1 < problem.portionable <= MOST_CHANNEL_GROUPS or cost < (1 + LEAST_SHARE) * products:
         return uncut
-    alone = tilings(replace(problem, threads=1)) if problem.threads > 1 else uncut
+    alone = tilings(replace(problem, threads=1), first=True) if problem.threads > 1 else uncut
     portion = -(-problem.reduction // MOST_PORTIONS)
     cut = [replace(tiling, portion=portion) for tiling in alone if _can_be_cut(problem, tiling)]
     candidates = Tiles.of(dict.fromkeys([*uncut, *alone, *cut]))
@@ -78,5 +79,6 @@ def _costs(problem: Problem, tiles: Tiles) -> Array:
     products = products * tiles.reduction // problem.reduction
     portions = np.where(tiles.portion > 0, -(-problem.reduction // np.maximum(tiles.portion, 1)), 1)
     waiting = np.maximum(loading / portions, loading + products / portions - products)
-    costs: Array = (estimates(problem, tiles) - (inputs + weights) + waiting) * (1 + CUT_PENALTY * (tiles.portion > 0))
+    apart = estimates(problem, tiles, first=True) - (inputs + weights)
+    costs: Array = (apart + waiting) * (1 + CUT_PENALTY * (tiles.portion > 0))
     return costs

@@ -19,7 +19,8 @@ from ..operators.depthwise_mode import row_cycles
 from ..operators.filled_parameters import TOGETHER, fills_pay
 from ..operators.lower import Kernel, Section
 from ..schedule.tiling import LOOP_ORDERS, Problem, Tiling, sizes_worth_trying
-from .tile_costs import Tiles, estimates, fill, work_of
+from .tile_costs import estimates, fill, work_of
+from .tiles import Tiles
 
 THREADS = (1, 2, 4)
 

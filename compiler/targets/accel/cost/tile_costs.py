@@ -7,14 +7,12 @@ plus what cannot overlap. It ranks tilings; it is no timing model.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice, product
-from typing import Any, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
@@ -35,9 +33,7 @@ from ..schedule.tiling import (
     epilogues,
     sizes_worth_trying,
 )  # fmt: skip
-
-Array = npt.NDArray[Any]
-"""One value a tiling."""
+from .tiles import Array, Tiles
 
 INSTRUCTION_OVERHEAD = 24
 """Cycles assumed lost where one matrix instruction follows another, tokens included."""
@@ -62,55 +58,12 @@ VECTOR_PIPELINE = 14
 UNEVEN_PENALTY = 0.01
 """Share of the cost that each axis adds whose last tile is smaller: loop registers have to be set again."""
 
+BUS_ALONE = 4
+"""Times the work of every engine that the bus must have, for a layer to wait for nothing but the bus."""
+
 FOR_OTHERS = 0.02
 """What a cycle of the bus is worth beyond its own layer: what others load ahead waits for it."""
 
-
-@dataclass(frozen=True, eq=False)
-class Tiles(Sequence[Tiling]):
-    """Tilings of one kernel: the fields of :class:`Tiling` as arrays."""
-
-    groups: Array
-    rows: Array
-    columns: Array
-    reduction: Array
-    order: Array
-    epilogue_groups: Array
-    epilogue_rows: Array
-    threads: Array
-    portion: Array
-
-    @staticmethod
-    def of(tilings: Iterable[Tiling]) -> Tiles:
-        if isinstance(tilings, Tiles):
-            return tilings
-        listed = list(tilings)
-        return Tiles(*(np.array([getattr(each, name) for each in listed], kind) for name, kind in FIELDS.items()))
-
-    def take(self, places: Array) -> Tiles:
-        """Those at ``places``, or where it is true."""
-        return Tiles(*(getattr(self, name)[places] for name in FIELDS))
-
-    @staticmethod
-    def joined(parts: Sequence[Tiles]) -> Tiles:
-        return Tiles(*(np.concatenate([getattr(part, name) for part in parts]) for name in FIELDS))
-
-    def __len__(self) -> int:
-        return len(self.groups)
-
-    @overload
-    def __getitem__(self, place: int) -> Tiling: ...
-    @overload
-    def __getitem__(self, place: slice) -> Tiles: ...
-    def __getitem__(self, place: int | slice) -> Tiling | Tiles:
-        if isinstance(place, slice):
-            return Tiles(*(getattr(self, name)[place] for name in FIELDS))
-        return Tiling(*(getattr(self, name)[place].item() for name in FIELDS))
-
-
-FIELDS: dict[str, type[np.generic]] = {
-    each.name: np.str_ if each.name == "order" else np.int64 for each in fields(Tiling)
-}
 
 ORDERS = sorted(LOOP_ORDERS)
 PLACES = np.array([[AXES.index(axis) for axis in LOOP_ORDERS[name]] for name in ORDERS])
@@ -337,7 +290,8 @@ class Work:
 
 @dataclass(frozen=True)
 class Works:
-    """:class:`Work` of many tilings; ``vector`` is the same for all. ``fits``: whether the scratchpads have room."""
+    """:class:`Work` of many tilings; ``vector`` is the same for all. ``fits``: whether the scratchpads have room.
+    ``ahead``: of ``exposed``, cycles of first loads that come while the layer before has the array."""
 
     fits: Array
     matrix: Array
@@ -345,6 +299,7 @@ class Works:
     traffic: Array
     exposed: Array
     uneven: Array
+    ahead: Array
 
 
 def overlapped(*engines: Array) -> Array:
@@ -362,9 +317,11 @@ def overlapped(*engines: Array) -> Array:
     return cycles
 
 
-def estimates(problem: Problem, tilings: Sequence[Tiling]) -> Array:
-    """Cycles of each tiling, roughly; infinite for those that do not fit the scratchpads."""
-    return _cycles(problem, works_of(problem, Tiles.of(tilings)))
+def estimates(problem: Problem, tilings: Sequence[Tiling], *, first: bool = False) -> Array:
+    """Cycles of each tiling, roughly; infinite for those that do not fit the scratchpads. ``first``: of the first layer
+    of a program, before which nothing is loaded."""
+    works = works_of(problem, Tiles.of(tilings))
+    return _cycles(problem, replace(works, ahead=0 * works.ahead) if first else works)
 
 
 def _cycles(problem: Problem, works: Works) -> Array:
@@ -372,7 +329,9 @@ def _cycles(problem: Problem, works: Works) -> Array:
         used = works.matrix + works.vector + works.traffic
     else:
         used = overlapped(works.matrix, np.full_like(works.matrix, works.vector), works.traffic)
-    cycles: Array = np.where(works.fits, (used + works.exposed) * (1 + UNEVEN_PENALTY * works.uneven), np.inf)
+    cycles: Array = np.where(
+        works.fits, (used + works.exposed - works.ahead) * (1 + UNEVEN_PENALTY * works.uneven), np.inf
+    )
     return cycles
 
 
@@ -417,12 +376,15 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
     written = pixels * _bytes_of_results(problem, tiling, config.write_outstanding)
     traffic = np.full(len(tiling), written / problem.bytes_per_cycle)
     exposed = np.zeros(len(tiling))
+    ahead = np.zeros(len(tiling))  # of the first loads, cycles of weights that may come before the layer begins
     for buffer in buffers:
         if isinstance(buffer.loads, int):
             continue  # it is not loaded
         cycles = buffer.entries * buffer.entry_bytes / problem.bytes_per_cycle
         traffic += (cycles + LOAD_OVERHEAD) * buffer.loads
         instructions = instructions + buffer.loads
+        if buffer.scratchpad is Memory.WGT and not problem.kernel.section.own_matrices:
+            ahead = np.where(buffer.entries * buffer.loads <= config.wgt_depth // 2, cycles, 0.0)
         exposed += cycles  # the first load has nothing to hide behind
         place = _place(problem, buffer)
         full = used[place] + buffer.entries > problem.rooms[place]  # no room to load ahead
@@ -434,6 +396,10 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
     of_epilogues, waiting = _of_epilogues(problem, tiling, tiles)
     traffic += (instructions + of_epilogues) * config.instruction_bytes / problem.bytes_per_cycle
     exposed += waiting
+    # Where the bus is busy all the time, weights for which there is room are loaded beside the layer before; the
+    # last products are what the bus does not hide.
+    spare = traffic - BUS_ALONE * np.maximum(matrix, vector)
+    ahead = np.maximum(np.minimum(ahead, spare) - matrix / (tiles * chunks), 0)
     exposed += np.where(_spills(problem, tiling, buffers), vector, 0.0)
     uneven = sum(
         (np.asarray(size % tile != 0).astype(np.int64) for size, tile in (
@@ -441,7 +407,7 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
             (tiling.rows, tiling.epilogue_rows), (problem.reduction, np.maximum(tiling.reduction, 1)),
         )), np.zeros(len(tiling), np.int64),
     )  # fmt: skip
-    return Works(fits, matrix, vector, traffic, exposed, uneven)
+    return Works(fits, matrix, vector, traffic, exposed, uneven, ahead)
 
 
 def _of_epilogues(problem: Problem, tiling: Tiles, tiles: Array) -> tuple[Array, Array]:
@@ -511,11 +477,11 @@ def _spills(problem: Problem, tiling: Tiles, buffers: Sequence[Buffers]) -> Arra
     return spilled
 
 
-def tilings(problem: Problem) -> Sequence[Tiling]:
+def tilings(problem: Problem, *, first: bool = False) -> Sequence[Tiling]:
     """Tilings that fit, of the ``WIDTHS`` widest, the cheapest first, of which those are that leave the bus to others.
-    They are ranked with the largest epilogues that fit; some are then divided."""
-    config = replace(problem.config, name="")
-    return _tilings(_Alike(problem.kernel.signature, config, problem.threads, problem.beside, problem.rate, problem))
+    They are ranked with the largest epilogues that fit; some are then divided. ``first``: as in :func:`estimates`."""
+    config, signature = replace(problem.config, name=""), problem.kernel.signature
+    return _tilings(_Alike(signature, config, problem.threads, problem.beside, problem.rate, first, problem))
 
 
 def narrower_tilings(problem: Problem) -> Iterator[Tiling]:
@@ -536,6 +502,7 @@ class _Alike:
     threads: int
     beside: bool
     rate: DramRate
+    first: bool
     problem: Problem = field(compare=False)
 
 
@@ -547,6 +514,8 @@ def _tilings(alike: _Alike) -> Tiles:
         return Tiles.of([])
     candidates = Tiles.joined(found)
     works = works_of(problem, candidates)
+    if alike.first:
+        works = replace(works, ahead=0 * works.ahead)
     ranked = candidates.take(np.argsort(_cycles(problem, works) + FOR_OTHERS * works.traffic, kind="stable"))
     divided = divides_epilogue(problem, ranked) & (ranked.epilogue_rows == ranked.rows)
     return replace(ranked, epilogue_groups=np.where(divided, 1, ranked.epilogue_groups))

@@ -42,16 +42,32 @@ def _run(module: Module, rate: Rate) -> Module:
         shape = _cheapest(graph, group, rate)
         if shape is not None:
             chosen |= {root: shape for root in group if root.shape != shape}
-    if not chosen:
-        return module
     memo: dict[Expr, Expr] = {}
     for node in topological_order(module.main.body):
         if isinstance(node, Call) and node in chosen:
             total = _under(node, chosen[node], frozenset(graph.islands[node]), rate.blocks, memo)
             memo[node] = call("reshape", total, shape=node.shape, span=Span(node.span.nodes, node.span.tensor))
         else:
-            memo[node] = with_children(node, tuple(memo[child] for child in node.children))
+            memo[node] = _as_it_is_made(with_children(node, tuple(memo[child] for child in node.children)))
+    if memo[module.main.body] is module.main.body:
+        return module
     return _moves_that_meet(module.with_main(memo[module.main.body]))
+
+
+def _as_it_is_made(node: Expr) -> Expr:
+    """A requantise that reads the pixels that another one makes under the shape of that: so one kernel makes both.
+
+    Its channels have numbers of their own (a scale of a normalisation), hence it is in no island.
+    """
+    if not isinstance(node, Call) or not _is_requantise(node) or len(node.shape) not in PACKABLE_RANKS:
+        return node
+    value = _before_reshapes(node.args[0])
+    if not isinstance(value, Call) or not _is_requantise(value) or value.shape == node.shape:
+        return node
+    if len(value.shape) in PACKABLE_RANKS and _pixels(value.shape) == _pixels(node.shape):
+        made = call("requantise", value, *node.args[1:], span=node.span, **node.attrs)
+        return call("reshape", made, shape=node.shape, span=Span(node.span.nodes, node.span.tensor))
+    return node
 
 
 @dataclass
@@ -222,14 +238,14 @@ def _before_reshapes(value: Expr) -> Expr:
 def _elementwise(node: Call) -> Sequence[Call]:
     """The requantise ``node`` and what it narrows, down to 8-bit values; empty where something else than elements of
     equal places and numbers that are the same for all of them make it."""
-    if node.op != "requantise" or node.dtype != "int8" or isinstance(node.op, Function):
+    if not _is_requantise(node) or node.dtype != "int8" or isinstance(node.op, Function):
         return []
     found: dict[Call, None] = {}
     waiting = [node]
     while waiting:
         step = waiting.pop()
         entry = operator_of(step)
-        if entry is None or entry.fusion is not Fusion.ELEMENTWISE or (step is not node and step.op == "requantise"):
+        if entry is None or entry.fusion is not Fusion.ELEMENTWISE or (step is not node and _is_requantise(step)):
             return []
         numbers = [arg for arg in step.args if _is_number(step, arg)]
         computed = [arg for arg in step.args if arg not in numbers]
@@ -243,9 +259,13 @@ def _elementwise(node: Call) -> Sequence[Call]:
     return list(found)
 
 
+def _is_requantise(node: Call) -> bool:
+    return node.op == "requantise"
+
+
 def _is_number(step: Call, arg: Expr) -> bool:
     """Whether an operand is one number a channel."""
-    return step.op == "requantise" and arg is not step.args[0]
+    return _is_requantise(step) and arg is not step.args[0]
 
 
 def _under(node: Expr, shape: Shape, steps: frozenset[Call], blocks: Blocks, memo: Mapping[Expr, Expr]) -> Expr:

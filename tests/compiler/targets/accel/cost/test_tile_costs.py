@@ -14,7 +14,6 @@ from weft.compiler.compile import prepared
 from weft.compiler.frontends import read
 from weft.compiler.targets.accel.cost.tile_costs import (
     FOR_OTHERS,
-    Tiles,
     buffers_of,
     estimate,
     estimates,
@@ -25,6 +24,7 @@ from weft.compiler.targets.accel.cost.tile_costs import (
     work_of,
     works_of,
 )  # fmt: skip
+from weft.compiler.targets.accel.cost.tiles import Tiles
 from weft.compiler.targets.accel.link.alone import kernel_program
 from weft.compiler.targets.accel.link.compile_kernel import append
 from weft.compiler.targets.accel.link.phases import split_phases
@@ -272,6 +272,21 @@ def test_one_row_takes_few_instructions() -> None:
     problem = rows_of_a_matrix(1)
     tiling = tilings(problem)[0]
     assert -(-problem.reduction // tiling.reduction) * -(-problem.output[1] // tiling.groups) <= 32
+
+
+def test_weights_that_come_before_their_layer_are_loaded_in_large_parts() -> None:
+    """Where the bus is all that one row waits for. As the first layer of a program, and where the array works as long
+    as the bus, the first load counts whole; so it does where the weights are more than half of what has room."""
+    problem = rows_of_a_matrix(1)
+    tiles = tilings(problem)[:50]
+    first, behind = (estimates(problem, tiles, first=each) for each in (True, False))
+    assert (first >= behind).all()
+    assert (first > behind).any()
+    assert tiles[int(np.argmin(behind))].reduction > tiles[int(np.argmin(first))].reduction
+    smaller = replace(PYNQ, wgt_depth=512)
+    for other in (rows_of_a_matrix(32), replace(problem, config=smaller)):
+        tiles = tilings(other)[:50]
+        np.testing.assert_array_equal(estimates(other, tiles, first=True), estimates(other, tiles))
 
 
 @given(st.lists(st.floats(1, 1e9), min_size=3, max_size=3))

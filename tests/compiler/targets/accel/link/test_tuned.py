@@ -14,7 +14,8 @@ import weft
 from hypothesis import given, settings
 from weft.compiler.graph import Attrs, Call, Function, Module, Span, call, evaluate_function
 from weft.compiler.model import CompiledModel
-from weft.compiler.targets.accel.cost.tile_costs import Tiles, buffers_of
+from weft.compiler.targets.accel.cost.tile_costs import buffers_of
+from weft.compiler.targets.accel.cost.tiles import Tiles
 from weft.compiler.targets.accel.link import forms
 from weft.compiler.targets.accel.link.alone import Program
 from weft.compiler.targets.accel.link.phases import function_of, split_phases

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 import weft
 from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, Module, TensorType, Var, call, evaluate
+from weft.compiler.graph.visit import calls
 from weft.compiler.passes import PassManager, integer_passes
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
+from weft.compiler.targets.accel.passes.elementwise_shapes import elementwise_shapes
 
 ROWS, WIDTH = 7, 24
 WIDE = 64
@@ -110,3 +113,36 @@ def test_rows_load_their_weights_once(body: Callable[[Expr], Expr], shape: tuple
         (4 * 3 * 4 + 6 * rows) * math.prod(layer.shape) // rows for layer in model.layers if layer.device == "core"
     )
     assert sum(layer.bytes_loaded for layer in model.layers) <= weights + parameters_and_rows
+
+
+def numbers(generator: np.random.Generator, *, own: bool) -> list[Constant]:
+    """Bias, multiplier and shift of a requantise, ``own`` for each channel."""
+    count = WIDE if own else 1
+    bias, multiplier = generator.integers(-9, 9, count), generator.integers(1 << 22, 1 << 23, count)
+    return [Constant(np.resize(each, WIDE).astype(np.int32)) for each in (bias, multiplier, np.array([24]))]
+
+
+def test_a_scale_for_each_channel_is_computed_where_what_it_scales_is() -> None:
+    """A normalisation of a row: a reshape between the two would make two kernels of them."""
+    generator = np.random.default_rng(3)
+    x = Var("x", TensorType((1, WIDE, 1, 1), "int8"))
+    narrowed = call("requantise", call("multiply", x, x), *numbers(generator, own=False))
+    scaled = call("requantise", call("reshape", narrowed, shape=(1, WIDE)), *numbers(generator, own=True))
+    module = Module(Function((x,), scaled, Attrs({"name": "main", "outputs": ("y",)})))
+    rewritten = elementwise_shapes(Blocks(1, 16, 16))(module)
+    (last, first) = (node for node in reversed(calls(rewritten.main.body)) if node.op == "requantise")
+    assert last.args[0] is first
+    values = {"x": generator.integers(-128, 128, x.type.shape).astype(np.int8)}
+    wanted = evaluate(module, values)["y"]
+    assert len(np.unique(wanted)) > 10
+    np.testing.assert_array_equal(evaluate(rewritten, values)["y"], wanted)
+
+
+def test_channels_at_other_places_keep_their_scale_where_it_is() -> None:
+    """(1, 64, 8, 1) read as eight rows of 64: what is a channel there is none here. Nothing moves over the reshape."""
+    generator = np.random.default_rng(3)
+    x = Var("x", TensorType((1, WIDE, 8, 1), "int8"))
+    narrowed = call("requantise", x, *numbers(generator, own=True))
+    scaled = call("requantise", call("reshape", narrowed, shape=(8, WIDE)), *numbers(generator, own=True))
+    module = Module(Function((x,), scaled, Attrs({"name": "main", "outputs": ("y",)})))
+    assert elementwise_shapes(Blocks(1, 16, 16))(module) is module
