@@ -38,7 +38,15 @@ PROBE = """
   const canvas = find("timeline"), pen = canvas.getContext("2d");
   const drawn = new Set(new Uint32Array(pen.getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size;
   find("reset").click();
-  return { found, slow, text, shares, drawn, again: state.cycles, verdict: find("verdict").textContent,
+  const scale = devicePixelRatio || 1, gemm = Math.round((2 * 26 + 11) * scale), left = Math.round(60 * scale);
+  const line = pen.getImageData(left, gemm, canvas.width - left, 1).data, wide = line.length / 4;
+  let blue = 0;
+  for (let at = 0; at < line.length; at += 4)
+    blue += line[at] === 0x2f && line[at + 1] === 0x66 && line[at + 2] === 0x90;
+  const busy = [...find("table").tHead.rows[0].cells].findIndex(cell => cell.textContent === "busy");
+  const worked = Number(find("table").tBodies[0].rows[2].cells[busy].textContent.replaceAll(",", ""));
+  return { drawnBusy: blue / wide, busy: worked / state.cycles,
+    found, slow, text, shares, drawn, again: state.cycles, verdict: find("verdict").textContent,
     overflow: document.documentElement.scrollWidth > document.documentElement.clientWidth,
     ground: getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0] };
 """
@@ -71,6 +79,7 @@ def test_the_page_says_what_native_runs_say(
     assert slow > fast
     assert len(set(found["shares"])) == 1  # every engine has every cycle in some class
     assert found["drawn"] > 3
+    assert found["drawnBusy"] == pytest.approx(found["busy"], abs=0.1)
     assert not found["overflow"]
     assert (found["ground"] < 60) == bool(flags)
 

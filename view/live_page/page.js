@@ -7,8 +7,10 @@ let module = null, shown = Promise.resolve();
 // What is packed in the page: gzip in base64.
 async function opened(text) {
   const raw = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
-  const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  const stream = new DecompressionStream("gzip"), writer = stream.writable.getWriter();
+  writer.write(raw);
+  writer.close();
+  return new Uint8Array(await new Response(stream.readable).arrayBuffer());
 }
 
 // One instance serves one run: its memory is never taken back.
@@ -139,12 +141,10 @@ function draw(found) {
       const share = shares[part.activity.getUint32(place, true)], kind = part.activity.getUint32(place + 4, true);
       let at = before + Number(part.activity.getBigUint64(place + 8, true));
       const end = at + Number(part.activity.getBigUint64(place + 16, true));
-      while (at < end) {
-        const bin = Math.min(bins - 1, Math.floor(at * bins / total));
-        const stop = bin === bins - 1 ? end : Math.min(end, (bin + 1) * total / bins);
-        share[bin * kinds + kind] += stop - at;
-        if (stop <= at) break;
-        at = stop;
+      for (let bin = Math.min(bins - 1, Math.floor(at * bins / total)); at < end; bin += 1) {
+        const stop = bin >= bins - 1 ? end : Math.min(end, (bin + 1) * total / bins);
+        share[Math.min(bin, bins - 1) * kinds + kind] += Math.max(0, stop - at);
+        at = Math.max(at, stop);
       }
     }
     before += Math.max(0, part.cycles);
@@ -197,7 +197,7 @@ function asCompiled() {
 }
 
 async function start() {
-  module = await WebAssembly.compile(await opened(DATA.wasm));
+  module = new WebAssembly.Module(await opened(DATA.wasm));  // small: it is compiled at once
   for (const model of DATA.models) {
     for (const name of ["timingCore", "functionalCore"]) model[name] = await opened(model[name]);
     for (const program of model.programs) program.code = await opened(program.code);
