@@ -153,7 +153,7 @@ def _of_processors() -> Iterator[tuple[object, TensorIntrinsic]]:
 
 def _small(kind: str, count: int) -> TensorIntrinsic:
     """An intrinsic of a processor with the first numbers that code can be made for: small ones, strides of 64."""
-    for numbers in product((2, 4, 8), (8, 4, 16, 64), *((64, 4, 8) for _ in range(count - 2))):
+    for numbers in product((2, 4, 8), (8, 4, 16, 64), *((64, 4, 8, 2) for _ in range(count - 2))):
         try:
             return cpu.intrinsic_named("_".join((kind, *map(str, numbers))))
         except IRError:
