@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "chains-against-the-option", "compiler/targets/accel/target.py", "option ignored",
-        "if options.chains and job.measure", "if job.measure",
+        "options.chains and core.inp_takes_results", "core.inp_takes_results",
         ("tests/compiler/targets/accel/stream/test_latency_hiding.py",),
     ),
     Mutant(
@@ -211,7 +211,7 @@ MUTANTS = (
     # Programs of the core
     Mutant(
         "checker-misses-writes-after-reads", "compiler/targets/accel/check.py", "missing hazard check",
-        "if other == engine or not (write or wrote):", "if other == engine or not wrote:",
+        "or other == engine or not (write or wrote):", "or other == engine or not wrote:",
     ),
     Mutant(
         "checker-misses-races-in-inp", "compiler/targets/accel/check.py", "missing hazard check",

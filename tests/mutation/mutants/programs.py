@@ -11,7 +11,7 @@ PREFETCH = ("tests/compiler/targets/accel/stream/test_prefetch.py",)
 MUTANTS = (
     Mutant(
         "tokens-for-writes-after-reads", "compiler/targets/accel/stream/tokens.py", "missing hazard check",
-        "histories.latest(memory, selector, engine, False, needed)", "pass",
+        "read[memory].latest(selector, engine, needed)", "pass",
     ),
     Mutant(
         "tokens-one-more-than-fit", "compiler/targets/accel/stream/tokens.py", "queue depth",

@@ -126,7 +126,8 @@ MUTANTS = (
     ),
     Mutant(
         "ceil-mode-does-not-count", "compiler/frontends/onnx/window.py", "case left out",
-        'counted = {**attrs, "count_include_pad": bool(node.integer("count_include_pad", 0))}', "counted = attrs",
+        'counted = {**_pool_attrs(node, x), "count_include_pad": bool(node.integer("count_include_pad", 0))}',
+        "counted = _pool_attrs(node, x)",
         ("tests/compiler/frontends/onnx/test_quantised_forms.py",),
     ),
 )  # fmt: skip

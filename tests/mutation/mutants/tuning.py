@@ -69,8 +69,8 @@ MUTANTS = (
         "0 < setting.on_array < groups:", "True:", TUNED,
     ),
     Mutant(
-        "chains-of-any-order", "compiler/targets/accel/link/tuned.py", "check ignored",
-        'if kind is Tiling or order.endswith("c")]', "]", TUNED,
+        "chains-of-any-order", "compiler/targets/accel/schedule/tiling.py", "check ignored",
+        'tuple(order for order in LOOP_ORDERS if order.endswith("c"))', "tuple(LOOP_ORDERS)", TUNED,
     ),
     Mutant(
         "front-made-exact-once", "explore/study.py", "off by one",
