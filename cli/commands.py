@@ -96,7 +96,8 @@ PARTS = {
     "view": Part(
         ("view",),
         "Write a web page of a compilation, from the graph to the wire: each layer's loops, instructions and cycles, "
-        "what memories hold, and why it waits; with two, both side by side.",
+        "what memories hold, and why it waits; of a processor its kernels' assembly and time under the roof of this "
+        "machine. With two, both side by side.",
         MODEL,
     ),
     "verify": Part(("verify",), "Prove that an artifact's programs compute a model for all inputs.", OWN),

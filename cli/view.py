@@ -23,7 +23,7 @@ from ..view.live import StepRecorder, live_model, live_page
 from ..view.page import view_page
 from ..view.side import side
 from .app import app
-from .output import CalibrateOption, ShapeOption, beside, check_places, err, out, output_file
+from .output import CalibrateOption, ShapeOption, beside, check_places, err, input_file, out, output_file
 from .source import compiled_with_fixed_sizes, given_model, is_artifact, opened_artifact
 from .target_options import Chosen, options_of, with_target_options
 from .view_kernels import host_codes
@@ -45,7 +45,7 @@ def view(
     ] = False,
     inputs: Annotated[
         Path | None,
-        typer.Option("--input", "-i", help="With --live: inputs for the page to run, one example behind the other."),
+        input_file("--input", "-i", help="With --live: inputs for the page to run, one example behind the other."),
     ] = None,
     *,
     chosen: Chosen,

@@ -323,5 +323,5 @@ def test_there_is_nothing_to_record_without_a_core(tmp_path: Path) -> None:
     digits = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
     status, text = weft_says("run", digits, "--target", "cpu", "--record", tmp_path / "it")
     assert status == 1
-    assert "nothing of 'digits' runs on a core" in text
+    assert "--record keeps programs of a core, but target 'cpu' makes none" in text
     assert not (tmp_path / "it").exists()
