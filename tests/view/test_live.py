@@ -106,7 +106,7 @@ def test_without_examples_it_counts(digits: CompiledModel, digits_on_pynq: Compi
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--input", "x.npy"], "--input is for pages that run a model"),
+        (["--input", str(DIGITS)], "--input is for pages that run a model"),
         (["--live", "--target", "cpu"], "runs on a core"),
     ],
 )
