@@ -206,10 +206,14 @@ def _biases(main: Function) -> dict[Call, Call]:
     return found
 
 
+def _steps(node: Call) -> dict[str, Any]:
+    """How a window goes over its input."""
+    return {name: node.attr(name) for name in ("strides", "pads", "dilations")}
+
+
 def _convolution(file: _File, node: Call, operands: list[str], result: str) -> None:
-    attributes = {name: node.attr(name) for name in ("strides", "pads", "dilations")}
     kernel = node.args[1].shape[2:]
-    file.node("Conv", operands, result, node, group=node.attr("groups"), kernel_shape=kernel, **attributes)
+    file.node("Conv", operands, result, node, group=node.attr("groups"), kernel_shape=kernel, **_steps(node))
 
 
 def _dense(file: _File, node: Call, operands: list[str], result: str) -> None:
@@ -222,8 +226,7 @@ def _pool(op: str) -> Writer:
             file.node("GlobalAveragePool", operands, result, node)
             return
         counts = {"count_include_pad": int(node.attr("count_include_pad"))} if op == "AveragePool" else {}
-        file.node(op, operands, result, node, kernel_shape=node.attr("kernel"), strides=node.attr("strides"),
-                  pads=node.attr("pads"), dilations=node.attr("dilations"), **counts)  # fmt: skip
+        file.node(op, operands, result, node, kernel_shape=node.attr("kernel"), **_steps(node), **counts)
 
     return write
 
@@ -356,9 +359,8 @@ def _dilate(file: _File, node: Call, operands: list[str], result: str) -> None:
 
 def _deform_convolution(file: _File, node: Call, operands: list[str], result: str) -> None:
     x, w, offset, mask = operands
-    attributes = {name: node.attr(name) for name in ("strides", "pads", "dilations")}
     file.node("DeformConv", [x, w, offset, "", mask], result, node, group=node.attr("groups"),
-              offset_group=node.attr("offset_groups"), kernel_shape=node.args[1].shape[2:], **attributes)  # fmt: skip
+              offset_group=node.attr("offset_groups"), kernel_shape=node.args[1].shape[2:], **_steps(node))  # fmt: skip
 
 
 def _grid_sample(file: _File, node: Call, operands: list[str], result: str) -> None:
@@ -375,9 +377,8 @@ def _roi_align(file: _File, node: Call, operands: list[str], result: str) -> Non
 
 
 def _max_pool_indices(file: _File, node: Call, operands: list[str], result: str) -> None:
-    windows = {name: node.attr(name) for name in ("strides", "pads", "dilations")}
     made = helper.make_node("MaxPool", operands, [file.fresh(), result], kernel_shape=node.attr("kernel"),
-                            storage_order=int(node.attr("column_major")), **windows)  # fmt: skip
+                            storage_order=int(node.attr("column_major")), **_steps(node))  # fmt: skip
     file.nodes.append(made)
 
 

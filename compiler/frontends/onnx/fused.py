@@ -11,6 +11,7 @@ from ...graph import Expr
 from ..forms import matrix_product, moments, transposed
 from .activation import gelu
 from .node import Converted, Node, converter
+from .window import channels_first, channels_last
 
 
 @converter("FastGelu")
@@ -150,7 +151,7 @@ def _grouped(node: Node, x: Expr) -> Expr:
     """Group normalisation with one gamma and beta a channel, and the SiLU that may follow it."""
     last = node.integer("channels_last", 1)
     rank, groups = len(x.shape), node.integer("groups", 0)
-    first = node.transpose(x, (0, rank - 1, *range(1, rank - 1))) if last else x
+    first = channels_first(node, x) if last else x
     batch, channels = first.shape[:2]
     if groups < 1 or channels % groups:
         raise node.error(f"{channels} channels are not {groups} groups of one size")
@@ -163,7 +164,7 @@ def _grouped(node: Node, x: Expr) -> Expr:
     if node.integer("activation", 0):
         result = node.call("nn.multiply", result, node.call("nn.sigmoid", result))
     result = node.cast(result, x.dtype)
-    return node.transpose(result, (0, *range(2, rank), 1)) if last else result
+    return channels_last(node, result) if last else result
 
 
 @converter("GroupNorm")

@@ -22,9 +22,7 @@ def _matmul_nbits(node: Node) -> Converted:
     """
     x = node.input(0)
     depth, outputs = _size(node, "K"), _size(node, "N")
-    bits, block = node.integer("bits", 4), _size(node, "block_size")
-    if bits not in WIDTHS:
-        raise node.error(f"weights of {bits} bits are not read", f"those of {', '.join(map(str, WIDTHS))} bits are")
+    bits, block = _width(node), _size(node, "block_size")
     if not x.shape or x.shape[-1] != depth:
         raise node.error(f"the input has shape {x.shape}, but K is {depth}")
     blocks = math.ceil(depth / block)
@@ -60,14 +58,13 @@ def _gather_block_quantized(node: Node) -> Converted:
     """
     table, indices = node.input(0), node.input(1)
     rank = len(table.shape)
-    block, bits = node.integer("block_size", 128), node.integer("bits", 4)
+    block = node.integer("block_size", 128)
     along, taken = node.axis(rank, 1, "quantize_axis"), node.axis(rank, 0, "gather_axis")
     codes = node.constant(0, "the table")
     zeros = node.constant(3, "the zero points") if node.has(3) else None
     middle = 0
     if table.dtype == "uint8":
-        if bits not in WIDTHS:
-            raise node.error(f"weights of {bits} bits are not read", f"those of {', '.join(map(str, WIDTHS))} bits are")
+        bits = _width(node)
         middle = 1 << bits - 1
         codes = _unpacked(codes, bits, codes.shape[-1] * 8 // bits)
     scales = node.constant(2, "the scales")
@@ -77,7 +74,7 @@ def _gather_block_quantized(node: Node) -> Converted:
     if zeros is None:
         zeros = np.full(wanted, middle).astype(codes.dtype)
     elif table.dtype == "uint8":
-        zeros = _unpacked(zeros, bits, wanted[-1])
+        zeros = _unpacked(zeros, _width(node), wanted[-1])
     parts = [Constant(each, span=node.span) for each in (codes, scales, zeros)]
     if taken == along:
         return node.call("gather", node.call("dequantise", *parts, axis=along, block=block), indices, axis=taken)
@@ -89,6 +86,13 @@ def _gather_block_quantized(node: Node) -> Converted:
 def _unpacked(packed: Array, bits: int, count: int) -> Array:
     """The first ``count`` numbers of each last axis of bytes."""
     return _numbers(packed.reshape(-1, packed.shape[-1]), bits, count).reshape(*packed.shape[:-1], count)
+
+
+def _width(node: Node) -> int:
+    bits = node.integer("bits", 4)
+    if bits not in WIDTHS:
+        raise node.error(f"weights of {bits} bits are not read", f"those of {', '.join(map(str, WIDTHS))} bits are")
+    return bits
 
 
 def _size(node: Node, name: str) -> int:

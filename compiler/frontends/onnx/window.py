@@ -118,10 +118,10 @@ def _fused_convolution(node: Node) -> Converted:
 
 
 @converter("NhwcFusedConv")
-def _fused_convolution_of_channels_last(node: Node) -> Converted:
-    x = _channels_first(node, node.input(0))
+def _fused_convolution_ofchannels_last(node: Node) -> Converted:
+    x = channels_first(node, node.input(0))
     result = _convolution(node, x, node.input(1), node.optional(2))
-    return _activated(node, _channels_last(node, result))
+    return _activated(node, channels_last(node, result))
 
 
 def _activated(node: Node, x: Expr) -> Expr:
@@ -146,13 +146,13 @@ def _deform_conv(node: Node) -> Converted:
     return add_bias(node, result, node.input(3)) if node.has(3) else result
 
 
-def _channels_first(node: Node, x: Expr) -> Expr:
+def channels_first(node: Node, x: Expr) -> Expr:
     """(N, ..., C) as (N, C, ...)."""
     rank = len(x.shape)
     return node.transpose(x, (0, rank - 1, *range(1, rank - 1)))
 
 
-def _channels_last(node: Node, x: Expr) -> Expr:
+def channels_last(node: Node, x: Expr) -> Expr:
     """(N, C, ...) as (N, ..., C)."""
     rank = len(x.shape)
     return node.transpose(x, (0, *range(2, rank), 1))
@@ -163,7 +163,7 @@ def _in_own_layout(node: Node, x: Expr, compute: Callable[[Expr], Expr]) -> Expr
     optimiser lays them; weights stay as they are."""
     if not node.integer("channels_last", 0):
         return compute(x)
-    return _channels_last(node, compute(_channels_first(node, x)))
+    return channels_last(node, compute(channels_first(node, x)))
 
 
 @converter("QLinearConv")
@@ -269,9 +269,9 @@ def _without_scale(node: Node, x: Expr) -> Call:
 
 
 @converter("NhwcMaxPool")
-def _max_pool_of_channels_last(node: Node) -> Converted:
-    found = _maximum(node, _channels_first(node, node.input(0)))
-    return _channels_last(node, found) if isinstance(found, Expr) else found
+def _max_pool_ofchannels_last(node: Node) -> Converted:
+    found = _maximum(node, channels_first(node, node.input(0)))
+    return channels_last(node, found) if isinstance(found, Expr) else found
 
 
 @converter("MaxPool")

@@ -80,6 +80,15 @@ def test_detections_are_the_interpreters(regular: bool, classes: int, background
     assert len(counts) > 1
 
 
+@pytest.mark.parametrize("regular", [False, True])
+def test_a_score_at_the_threshold_is_kept(regular: bool) -> None:
+    options = {**OPTIONS, "nms_score_threshold": 0.5, "use_regular_nms": regular, "nms_iou_threshold": 1.0}
+    model, (codes, scores) = detector(4, 4, options)
+    level = np.array([0.5, 0.25, 0.5, 0.125], np.float32)
+    arrays = [codes, np.zeros_like(scores) + np.eye(4, dtype=np.float32)[1] * level[:, None]]
+    assert check(meaning(model, arrays), interpreted(model, arrays), options) == 2
+
+
 def test_operands_may_be_quantised_and_all_targets_run_it() -> None:
     model, arrays = detector(20, 4, OPTIONS, "uint8")
     wanted = interpreted(model, arrays)
