@@ -28,6 +28,9 @@ from weft.compiler.targets.cpu.processor import PRETENDED, PROCESSORS, executabl
 
 CONVOLUTIONAL = ("resnet18", "mobilenet_v2", "squeezenet")
 RATIO_ALLOWED = 0.62
+BYTES = ("dot_product_", "word_product_")
+"""Steps of kernels that multiply bytes."""
+
 LEVELS = [name for name in executable_here() if name in PROCESSORS]
 
 
@@ -60,7 +63,7 @@ def measure(network: str, level: str, rounds: int, repeats: int) -> Measured:
         item = subject(network, bits)
         run, texts = loaded(item.files[form], item.inputs)
         runs.append(run)
-        products += [text for text in texts if "dot_product_" in text]
+        products += [text for text in texts if any(step in text for step in BYTES)]
     times: list[list[float]] = [[], []]
     for _ in range(rounds):
         for run, found in zip(runs, times, strict=True):

@@ -4,6 +4,7 @@ registers."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ... import tensor as te
 from ...tensor.ir import TensorIntrinsic
@@ -52,14 +53,18 @@ class CpuConvolutions:
         return self.target.pairs
 
     def tile(self, width: int, channels: int, block: int, *, words: bool = False) -> Tile:
-        return convolution_tile(width, channels, block, self.target, PRODUCTS_KEPT if words else 0)
+        return convolution_tile(width, channels, block, self.target, self.kept(words))
+
+    def kept(self, words: bool) -> int:
+        """Registers of a tile beside those for sums, weights and a value."""
+        return PRODUCTS_KEPT if words and self.words == "words" else 0
 
     def grouped_tile(self, width: int, block: int) -> Tile:
         return grouped_tile(width, block, self.target)
 
     @property
-    def words(self) -> bool:
-        return byte_form(self.target, self.target.float_lanes).of_words
+    def words(self) -> Literal["", "words", "elements"]:
+        return byte_form(self.target, self.target.float_lanes).words
 
     def by_pairs(self, tile: Tile, quads: int, rest: int) -> bool:
         lanes = min(tile.lanes, self.target.float_lanes)

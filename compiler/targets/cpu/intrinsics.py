@@ -100,6 +100,24 @@ def word_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
 
 
 @lru_cache(maxsize=1024)
+def element_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
+    """``acc[r, l] += sum of a[r, q] * b[q, l]`` over four values q of int16, into int32."""
+    return tensor_intrinsic(
+        _name("element_product", rows, lanes, row_stride),
+        operands=[
+            tile("acc", (rows, lanes), "int32", REGISTER, "inout", align=1),
+            tile("a", (rows, QUAD), "int16", "global", "in", strides=(row_stride, 1), align=1),
+            tile("b", (QUAD, lanes), "int16", "global", "in", align=1),
+        ],
+        loops={"row": rows, "lane": lanes, "q": QUAD},
+        meaning=lambda acc, a, b, row, lane, q: acc.store(
+            (row, lane), acc[row, lane] + a[row, q].astype("int32") * b[q, lane].astype("int32")
+        ),
+        emits=MicroKernel("element_product", (rows, lanes, row_stride)),
+    )
+
+
+@lru_cache(maxsize=1024)
 def window_product(
     rows: int,
     lanes: int,
@@ -271,6 +289,7 @@ KINDS: dict[str, tuple[Callable[..., TensorIntrinsic], int]] = {
     "dot_product": (dot_product, 3),
     "paired_dot_product": (paired_dot_product, 4),
     "word_product": (word_product, 3),
+    "element_product": (element_product, 3),
     "window_product": (window_product, 8),
     "pair_product": (pair_product, 3),
     "grouped_product": (grouped_product, 4),

@@ -22,7 +22,7 @@ from ..loops.layouts import Layout
 from ..loops.pair_product import PairProductKernels
 from ..loops.placement import KernelKind
 from ..loops.product import Blocking, ProductKernels
-from .convolution import PRODUCTS_KEPT, CpuConvolutions
+from .convolution import CpuConvolutions
 from .processor import Processor
 from .products import CpuProducts, blocking_of, rated_product_tiles
 from .tiles import pieces, rated_grouped_tiles, rated_tiles
@@ -56,7 +56,7 @@ class _AskedConvolutions(CpuConvolutions):
 
     def tile(self, width: int, channels: int, block: int, *, words: bool = False) -> Tile:
         default = super().tile(width, channels, block, words=words)
-        rated = rated_tiles(width, channels, block, self.target, PRODUCTS_KEPT if words else 0)
+        rated = rated_tiles(width, channels, block, self.target, self.kept(words))
         self.asked.answers = _default_first(default, rated)
         return default
 

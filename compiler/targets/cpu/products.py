@@ -16,7 +16,7 @@ from ..loops.kernels import Tile
 from ..loops.layouts import QUAD
 from ..loops.nests import REGISTER, extent_of, own_loops, split_loops, tensorize_innermost, tidy, unroll_lanes
 from ..loops.product import ACC, LEFT, PANEL, Blocking, Step
-from .intrinsics import dot_product, outer_product, pair_product, word_product
+from .intrinsics import dot_product, element_product, outer_product, pair_product, word_product
 from .processor import Processor
 from .schedules import interleave_rows, reduce_rows, transpose_pairs, transpose_squares
 from .tiles import FMA_CHAINS, LARGEST_TILE_LANES, pieces
@@ -46,6 +46,7 @@ NEARLY = 1.005
 
 MULTIPLY: dict[Step, Callable[[int, int, int], TensorIntrinsic]] = {
     "floats": outer_product, "bytes": dot_product, "pairs": pair_product, "words": word_product,
+    "elements": element_product,
 }  # fmt: skip
 
 

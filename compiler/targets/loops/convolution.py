@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from .product import Step
 STEPS: dict[str, Step] = {"float32": "floats", "int8": "bytes", "bfloat16": "pairs"}
 """What is multiplied at a time in convolutions of each type that has a form in register tiles."""
 
-TOGETHER: dict[Step, int] = {"floats": 1, "bytes": QUAD, "pairs": PAIR}
+TOGETHER: dict[Step, int] = {"floats": 1, "bytes": QUAD, "pairs": PAIR, "words": PAIR, "elements": QUAD}
 """How many channels that is."""
 
 
@@ -106,6 +106,7 @@ def joined_phases(group: FusedGroup) -> tuple[int, int]:
     return down, right
 
 
+WORD_BYTES = 2
 SUMS = {"floats": float_sums, "bytes": byte_sums, "pairs": pair_sums}
 
 
@@ -146,8 +147,8 @@ class ConvolutionSchedule(Protocol):
         """Where a block holds several groups; its lanes are one block."""
 
     @property
-    def words(self) -> bool:
-        """Whether bytes that are not multiplied by pairs are widened to words before."""
+    def words(self) -> Literal["", "words", "elements"]:
+        """In which steps of words bytes are multiplied that are not multiplied by pairs; none if they stay bytes."""
 
     def by_pairs(self, tile: Tile, quads: int, rest: int) -> bool:
         """Whether sums of bytes are worth being computed by pairs in 16 bits, for a tile of so many fours of weights of
@@ -203,7 +204,8 @@ class ConvolutionKernels:
             paired, form = self._paired(packed_bytes(weights, data_layout, tile), tile)
             sums = partial(byte_sums, paired=paired)
             if paired is None and self.schedule.words:
-                step, sums, tile = "words", word_sums, self.schedule.tile(*row, words=True)
+                step, tile = self.schedule.words, self.schedule.tile(*row, words=True)
+                sums = partial(word_sums, together=TOGETHER[step])
         views: dict[Expr, View] = {anchor: sums(anchor, operands, data, data_layout, weights, tile)}
 
         def constant(call: Call, place: int, node: Constant) -> View:
@@ -226,7 +228,7 @@ class ConvolutionKernels:
         shape = (batch, *apart, tiles, tile.lanes // block, *sizes, block)
         output = te.compute(shape, value, operands.builder.name("out"))
         row_stride = anchor.attr("strides")[-1] * data_layout.block
-        once = PAIR * weights.size if step == "words" and prod(weights.shape[2:-1]) == 1 else 0
+        once = weights.size * WORD_BYTES if step in ("words", "elements") and prod(weights.shape[2:-1]) == 1 else 0
         task = ConvolutionTask(len(sizes), tile, row_stride, group_channels, step, paired is not None, once)
         arrange = partial(self.schedule.arrange, task=task)
         kernel = replace(finished(operands, group.root.shape, output, layout, name, arrange), form=form)

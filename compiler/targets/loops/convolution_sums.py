@@ -81,20 +81,25 @@ def packed_bytes(weights: Array, layout: Layout, tile: Tile) -> Array:
     return _packed(weights.astype(np.int8, copy=False), layout, tile, QUAD)
 
 
-def word_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
-    """Products of bytes that are widened to words first: data by a stage `WORDS`, weights as they are packed."""
-    packed = _packed(weights.astype(np.int16), layout, tile, PAIR)
+def word_sums(
+    call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile, together: int
+) -> View:
+    """Products of bytes that are widened to words first: data by a stage `WORDS`, weights as they are packed. By twos
+    these lie side by side; by fours lanes do."""
+    packed = _packed(weights.astype(np.int16), layout, tile, together)
     _, blocks, *kernel, steps, _, _ = packed.shape
-    w = operands.array(packed)
+    lanes_last = together == QUAD
+    w = operands.array(packed.swapaxes(-1, -2) if lanes_last else packed)
     wide = te.compute(data.shape, lambda *index: data[index].astype("int16"), WORDS)
     kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), _window(kernel)
-    q = te.reduce_axis(PAIR, "q")
+    q = te.reduce_axis(together, "q")
     at, first = reader(call, layout), _first_block(call, tile, blocks)
 
     def value(n: tir.Expr, o: tir.Expr, *rest: tir.Expr) -> te.Reduction:
         *places, lane = rest
-        word = wide[(n, first(o) + kc, *at(places, window), kb * PAIR + q)].astype("int32")
-        return te.sum(word * w[(o, kc, *window, kb, lane, q)].astype("int32"), [kc, *window, kb, q])
+        word = wide[(n, first(o) + kc, *at(places, window), kb * together + q)].astype("int32")
+        weight = w[(o, kc, *window, kb, *((q, lane) if lanes_last else (lane, q)))].astype("int32")
+        return te.sum(word * weight, [kc, *window, kb, q])
 
     return _accumulator(call, tile, value)
 

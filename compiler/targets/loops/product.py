@@ -32,9 +32,9 @@ LEFT, PANEL, ACC = "left", "panel", "acc"
 
 COMPUTED_IN_FLOAT32 = ("float32", *HALVES)
 
-Step = Literal["floats", "bytes", "pairs", "words"]
+Step = Literal["floats", "bytes", "pairs", "words", "elements"]
 """What is multiplied at a time: values of float32; bytes by fours; values of bfloat16 by twos; bytes that were widened
-to int16 before, by twos."""
+to int16 before, by twos, or by fours of which each is multiplied by itself."""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "words-are-one-of-a-pair", "compiler/targets/loops/convolution_sums.py", "index",
-        "window), kb * PAIR + q)].astype(\"int32\")", "window), kb * PAIR)].astype(\"int32\")", LEVELS,
+        "kb * together + q)].astype(\"int32\")", "kb * together)].astype(\"int32\")", LEVELS,
     ),
     Mutant(
         "words-of-products-are-added-to-nothing", "compiler/targets/cpu/llvm/byte_products.py", "forgotten part",
@@ -131,7 +131,7 @@ MUTANTS = (
     ),
     Mutant(
         "odd-channels-by-twos", "compiler/targets/loops/convolution.py", "forgotten part",
-        "\"bytes\": QUAD, \"pairs\": PAIR}", "\"bytes\": QUAD, \"pairs\": 1}", PAIR_IMAGES,
+        "\"bytes\": QUAD, \"pairs\": PAIR,", "\"bytes\": QUAD, \"pairs\": 1,", PAIR_IMAGES,
     ),
     Mutant(
         "columns-are-gathered-from-another-axis", "compiler/targets/loops/columns.py", "index",

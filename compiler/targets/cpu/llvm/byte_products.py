@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import llvmlite.ir as ll
 
@@ -27,12 +28,19 @@ BYTE_PRODUCTS = {
 """The same of unsigned by signed bytes, into words, which saturate."""
 
 
+LONG_PRODUCTS = {"aarch64": "llvm.aarch64.neon.smull.v4i32", "arm": "llvm.arm.neon.vmulls.v4i32"}
+"""What multiplies words of `LONG_LANES` lanes into int32 in NEON."""
+
+LONG_LANES = 4
+
+
 @dataclass(frozen=True)
 class ByteForm:
     """``lanes``: of int32, for which there are instructions. ``operations``: for each row and register of weights;
     ``shared``: what those add that the rows of a tile share, or its columns, as measured. ``prepares_weights``: the
     weights of a step lie in more registers than they came in. ``paired``: it is exact only for weights of which
-    `bears_pairs`. ``of_words``: bytes are words by then, and better widened before."""
+    `bears_pairs`. ``words``: bytes are words by then, and better widened before, for this step of
+    theirs."""
 
     name: str
     lanes: tuple[int, ...]
@@ -41,7 +49,7 @@ class ByteForm:
     shared: float = 0.0
     prepares_weights: bool = False
     paired: bool = False
-    of_words: bool = False
+    words: Literal["", "words", "elements"] = ""
 
     @property
     def cost(self) -> float:
@@ -65,15 +73,15 @@ def byte_forms(target: Processor) -> tuple[ByteForm, ...]:
             found.append(ByteForm("vpdpbusd", widths, 1, _vnni))
         if {"ssse3", "avx512bw"} & features:
             found.append(ByteForm("pmaddubsw", widths, 3, _by_pairs, paired=True))
-        found.append(ByteForm("pmaddwd", widths, 4, _by_words, of_words=True))
+        found.append(ByteForm("pmaddwd", widths, 4, _by_words, words="words"))
     elif target.triple.startswith("aarch64"):
         if "i8mm" in features:
             found.append(ByteForm("usdot", (4,), 1, _usdot))
         if "dotprod" in features:
             found.append(ByteForm("sdot", (4,), 2, _sdot))
-        found.append(ByteForm("smlal", (4,), 4, _by_long_products("llvm.aarch64.neon.smull.v4i32"), 1, True))
+        found.append(ByteForm("smlal", (4,), 4, _by_long_products(LONG_PRODUCTS["aarch64"]), 1, True, words="elements"))
     elif target.triple.startswith("arm") and "neon" in features:
-        found.append(ByteForm("vmlal", (4,), 4, _by_long_products("llvm.arm.neon.vmulls.v4i32"), 1, True))
+        found.append(ByteForm("vmlal", (4,), 4, _by_long_products(LONG_PRODUCTS["arm"]), 1, True, words="elements"))
     return (*found, ByteForm("mul", tuple(range(1, 65)), 8, _by_products))
 
 
@@ -135,6 +143,15 @@ def word_step(target: Processor, builder: ll.IRBuilder, acc: Value, value: Value
         factors = (builder.sext(picked(builder, each, places), acc.type) for each in (data, weight))
         acc = builder.add(acc, builder.mul(*factors))
     return acc
+
+
+def long_step(target: Processor, builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
+    """``acc[l] += a[l] * w[l]`` of words."""
+    name = next((each for arch, each in LONG_PRODUCTS.items() if target.triple.startswith(arch)), "")
+    if not name or acc.type.count != LONG_LANES or "+neon" not in target.features.split(","):
+        return builder.add(acc, builder.mul(*(builder.sext(each, acc.type) for each in (value, weight))))
+    function = declared(builder.module, name, ll.FunctionType(acc.type, [weight.type, weight.type]))
+    return builder.add(acc, builder.call(function, [weight, value]))
 
 
 def has_word_products(target: Processor, lanes: int) -> bool:

@@ -18,7 +18,7 @@ from ...llvm.math_functions import multiply_add
 from ...loops.layouts import PAIR, QUAD
 from ..intrinsics import MicroKernel
 from ..tiles import pieces
-from .byte_products import byte_form, picked, shuffled, word_step
+from .byte_products import byte_form, long_step, picked, shuffled, word_step
 from .loop_emitter import LoopEmitter
 
 PAIR_LANES = (4, 8, 16)
@@ -84,6 +84,19 @@ def _word_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: i
             target = _pointer(emitter, call, "acc", row * lanes + first, I32)
             before = builder.load(target, align=4, typ=ll.VectorType(I32, count))
             builder.store(word_step(emitter.target, builder, before, value, weight), target, align=4)
+
+
+def _element_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int) -> None:
+    builder = emitter.builder
+    values = [_load(emitter, call, "a", row * row_stride, QUAD, I16) for row in range(rows)]
+    for q in range(QUAD):
+        for first, count in _registers(emitter, lanes):
+            weight = _load(emitter, call, "b", q * lanes + first, count, I16)
+            for row, value in enumerate(values):
+                target = _pointer(emitter, call, "acc", row * lanes + first, I32)
+                before = builder.load(target, align=4, typ=ll.VectorType(I32, count))
+                data = picked(builder, value, [q] * count)
+                builder.store(long_step(emitter.target, builder, before, data, weight), target, align=4)
 
 
 def _window_product(
@@ -191,6 +204,7 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "dot_product": partial(_dot_product, False),
     "paired_dot_product": partial(_dot_product, True),
     "word_product": _word_product,
+    "element_product": _element_product,
     "window_product": _window_product,
     "pair_product": _pair_product,
     "grouped_product": _grouped_product,

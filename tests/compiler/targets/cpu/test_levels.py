@@ -92,8 +92,8 @@ def test_sums_of_the_largest_products(level: str) -> None:
 
 
 WORDS = """def words(
-    a: int16[5, 6] @ "global",
-    b: int16[3, LANES, 2] @ "global",
+    a: int16[5, DEPTH] @ "global",
+    b: int16[3, WEIGHTS] @ "global",
     out: int32[5, LANES] @ "global",
 ):
     with allocate(int32[5, LANES] @ "register") as acc:
@@ -102,10 +102,10 @@ WORDS = """def words(
                 with block("begin", "spatial"):
                     acc[r, l] = out[r, l]
         for k in range(3):
-            word_product_5_LANES_6("sums",
+            STEP_5_LANES_DEPTH("sums",
                 acc=tile(acc[0, 0], [5, LANES], [LANES, 1]),
-                a=tile(a[0, k * 2], [5, 2], [6, 1]),
-                b=tile(b[k, 0, 0], [LANES, 2], [2, 1]),
+                a=tile(a[0, k * TOGETHER], [5, TOGETHER], [DEPTH, 1]),
+                b=tile(b[k, 0, 0], [WEIGHTS], STRIDES),
                 over=[k])
         for s in unroll(5):
             for m in vectorize(LANES):
@@ -114,17 +114,24 @@ WORDS = """def words(
 """
 
 
+@pytest.mark.parametrize(("step", "together"), [("word_product", 2), ("element_product", 4)])
 @pytest.mark.parametrize("lanes", [32, 7])
-def test_words_are_multiplied_by_twos_at_the_ends(level: str, lanes: int) -> None:
-    """Sums wrap; the largest of a pair is 2**31."""
-    func = t.parse(WORDS.replace("LANES", str(lanes)), intrinsic_named)
+def test_words_are_multiplied_together_at_the_ends(level: str, lanes: int, step: str, together: int) -> None:
+    """Sums wrap; the largest of two is 2**31."""
+    weights, strides = (f"{lanes}, 2", "[2, 1]") if together == 2 else (f"4, {lanes}", f"[{lanes}, 1]")
+    text = WORDS
+    for name, value in (("LANES", lanes), ("DEPTH", 3 * together), ("WEIGHTS", weights), ("STRIDES", strides),
+                        ("STEP", step), ("TOGETHER", together)):  # fmt: skip
+        text = text.replace(name, str(value))
+    func = t.parse(text, intrinsic_named)
     random = np.random.default_rng(3)
     a, b = (random.choice(np.array([-(1 << 15), (1 << 15) - 1, -1, 0, 255], np.int16), shape)
-            for shape in ((5, 6), (3, lanes, 2)))  # fmt: skip
+            for shape in ((5, 3 * together), (3, lanes, together)))  # fmt: skip
     a[0], b[:, 0] = -(1 << 15), -(1 << 15)
     before = random.integers(-(1 << 31), 1 << 31, (5, lanes), np.int64).astype(np.int32)
-    found = run_compiled(func, {"a": a, "b": b, "out": before}, host_target())["out"]
-    expected = before + np.einsum("rkq,klq->rl", a.reshape(5, 3, 2).astype(np.int64), b.astype(np.int64))
+    packed = b if together == 2 else b.swapaxes(1, 2)
+    found = run_compiled(func, {"a": a, "b": packed, "out": before}, host_target())["out"]
+    expected = before + np.einsum("rkq,klq->rl", a.reshape(5, 3, together).astype(np.int64), b.astype(np.int64))
     np.testing.assert_array_equal(found, expected.astype(np.int32))
 
 
