@@ -54,7 +54,7 @@ def test_a_pass_that_is_not_installed() -> None:
     [
         ("other_passes:item", "raise OSError('disk on fire')", r"cannot be loaded: OSError: disk on fire"),
         ("other_passes:item", "", r"cannot be loaded: AttributeError: .*'item'"),
-        ("other_passes:item", "item = 7", r"pass 'mine' \(other_passes:item\) is an int, not a Pass; hint: decorate it"),
+        ("other_passes:item", "item = 7", r"'mine' \(other_passes:item\) is an int, not a Pass; hint: decorate it"),
     ],
 )
 def test_a_pass_that_cannot_be_used(install, value: str, code: str, message: str) -> None:  # type: ignore[no-untyped-def]
