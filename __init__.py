@@ -82,19 +82,24 @@ _MODULES = {name: part for part, names in _PARTS.items() for name in names.split
 
 
 def __getattr__(name: str) -> Any:
-    value: Any
-    if name == "__version__":
-        value = import_module("importlib.metadata").version("weft")
-    elif name in _MODULES:
-        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    elif name in _PACKAGES:
-        value = import_module(f"{__name__}.{_PACKAGES[name]}")
-    elif not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
-        value = import_module(f"{__name__}.{name}")
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .imports import IMPORTS
+
+    with IMPORTS:
+        value = _value(name)
     globals()[name] = value
     return value
+
+
+def _value(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("weft")
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{_PACKAGES[name]}")
+    if not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

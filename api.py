@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 from .compiler.model import CompiledModel, GpuCode, HostCode, HostProgram, OpenModel
 from .compiler.targets.errors import CompileError
 from .compiler.targets.registry import find_target
+from .imports import IMPORTS
 from .kept_models import Wish, compile_kept
 from .runtime.errors import ArtifactError, DeviceError
 from .runtime.module import LoadedModule
@@ -95,7 +96,8 @@ def compile(
         raise CompileError(f"progress is {progress!r:.80}, but must be a function of a text")
     write = None
     if dump is not None:
-        from .compiler.compile import folder_dump
+        with IMPORTS:
+            from .compiler.compile import folder_dump
 
         write = folder_dump(dump)
     return compile_kept(model, target, chosen, shapes=shapes, passes=passes, wish=Wish(strict, keep),
@@ -163,7 +165,8 @@ def load(
     Raises ArtifactError for a file that is damaged or does not fit, DeviceError for a device that there is not.
     """
     if device is not None and not isinstance(device, str):
-        from .hw.system_config import SystemConfig
+        with IMPORTS:
+            from .hw.system_config import SystemConfig
 
         if isinstance(device, SystemConfig):
             device, system = None, device
@@ -179,7 +182,8 @@ def load(
         return _load(model, device, progress, trusted=not model.from_file)
     if not isinstance(model, (str, PathLike)):
         raise ArtifactError(f"model is {model!r:.80}, but must be a compiled model or the path of an artifact")
-    from .runtime.artifact import load as load_artifact
+    with IMPORTS:
+        from .runtime.artifact import load as load_artifact
 
     compiled = load_artifact(model, None if device is None or isinstance(device, str) else device.config)
     return _load(compiled, device, progress, trusted=False)
@@ -189,8 +193,9 @@ def _load_system(
     model: CompiledModel | OpenModel | str | Path, system: SystemConfig | str | Path, device: str | Device | None,
     dram: DramModel | None, progress: Callable[[str], None] | None,
 ) -> SystemModule:  # fmt: skip
-    from .hw.system_config import SystemConfig, load_system
-    from .runtime.system_module import SystemModule
+    with IMPORTS:
+        from .hw.system_config import SystemConfig, load_system
+        from .runtime.system_module import SystemModule
 
     if isinstance(model, OpenModel):
         raise DeviceError(f"the sizes of {model.name!r} are open", hint="fix them at compilation: shapes={...}")
@@ -200,7 +205,8 @@ def _load_system(
         raise DeviceError("a system takes the name of a device, not a device", hint='device="rtl"')
     config = system if isinstance(system, SystemConfig) else load_system(system)
     if not isinstance(model, CompiledModel):
-        from .runtime.artifact import load as load_artifact
+        with IMPORTS:
+            from .runtime.artifact import load as load_artifact
 
         model = load_artifact(model, None)
     trusted = not model.from_file
@@ -222,7 +228,8 @@ def _load(
     if model.core is None:
         load_host = partial(_load_host, target, name=model.name, device=device, trusted=trusted)
         return LoadedModule(model, None, load_host)
-    from .runtime.device import Device, memory_of, open_device
+    with IMPORTS:
+        from .runtime.device import Device, memory_of, open_device
 
     if device is not None and not isinstance(device, (str, Device)):
         raise DeviceError(f"device is {device!r:.80}, but must be a Device or the name of one")
@@ -240,25 +247,29 @@ def _load_host(
         raise _no_core(name, device)
     code = target.host_code(program, trusted=trusted)
     if isinstance(code, GpuCode):
-        from .runtime.gpu.executor import GpuExecutor
-        from .runtime.gpu.open import open_gpu
+        with IMPORTS:
+            from .runtime.gpu.executor import GpuExecutor
+            from .runtime.gpu.open import open_gpu
 
         return GpuExecutor(program, code, open_gpu(code, device))
     if device is not None:
         raise _no_core(name, device)
-    from .runtime.host import HostExecutor
+    with IMPORTS:
+        from .runtime.host import HostExecutor
 
     return HostExecutor(program, code)
 
 
 def _is_gpu(device: str) -> bool:
-    from .runtime.gpu.open import is_gpu
+    with IMPORTS:
+        from .runtime.gpu.open import is_gpu
 
     return is_gpu(device)
 
 
 def _no_core(name: str, device: str | Device) -> DeviceError:
-    from .runtime.device import Device, device_kind
+    with IMPORTS:
+        from .runtime.device import Device, device_kind
 
     if isinstance(device, str) and _is_gpu(device):
         return DeviceError(f"nothing of {name!r} runs on a GPU, so device {device!r} has nothing to do",
@@ -289,8 +300,9 @@ def certify(
     ``docs/certificates.md`` says what a certificate means. Raises VerifyError where nothing runs on a core, ModelError
     for a model that cannot be read.
     """
-    from .runtime.artifact import load as load_artifact
-    from .verify import verify
+    with IMPORTS:
+        from .runtime.artifact import load as load_artifact
+        from .verify import verify
 
     compiled = model if isinstance(model, CompiledModel) else load_artifact(model)
     if source is None:
@@ -300,11 +312,12 @@ def certify(
 
 def integer_graph(source: str | Path | bytes | Any, model: CompiledModel, integers: str | None = None) -> Module:
     """The integer graph of a model, read with the sizes of a compiled one and brought to integers for its core."""
-    from .compiler.frontends import read
-    from .compiler.graph.ir import Module
-    from .compiler.passes.pipeline import PassOptions, run_passes
-    from .compiler.targets.accel.target import passes_to_integers
-    from .verify import VerifyError
+    with IMPORTS:
+        from .compiler.frontends import read
+        from .compiler.graph.ir import Module
+        from .compiler.passes.pipeline import PassOptions, run_passes
+        from .compiler.targets.accel.target import passes_to_integers
+        from .verify import VerifyError
 
     scope = integers if integers is not None else model.witness.integers if model.witness is not None else ""
     if isinstance(source, Module):

@@ -25,6 +25,7 @@ from .compiler.model import CompiledModel
 from .compiler.targets.registry import OWN
 from .compiler.targets.sources import COMPILER, sources_digest
 from .content import NoContentError
+from .imports import IMPORTS
 from .plugins import FRONT_ENDS, OPERATORS, plugins
 
 if TYPE_CHECKING:
@@ -80,9 +81,10 @@ def compile_kept(
         if subject is not None and (found := _found(subject)) is not None:
             return found
     begin()
-    from .compiler.compile import compile_model
-    from .compiler.targets.target import Job
-    from .sim.timing import program_cycles
+    with IMPORTS:
+        from .compiler.compile import compile_model
+        from .compiler.targets.target import Job
+        from .sim.timing import program_cycles
 
     measure = program_cycles if wish.measured else None
     kernels = _kernels_key() if cache and own and target == "accel" and dump is None else None
@@ -165,7 +167,8 @@ def _kernels_key() -> str | None:
 def _surroundings() -> tuple[Any, ...]:
     """All that a compilation follows from beside what it is given: this package, what is installed beside it (the names
     of these folders hold versions), Python, and the processor."""
-    from .compiler.targets.cpu.processor import host_target
+    with IMPORTS:
+        from .compiler.targets.cpu.processor import host_target
 
     package = COMPILER.parent
     tops = [(path.name, path.read_bytes()) for path in sorted(package.glob("*.py"))]
@@ -205,7 +208,8 @@ def _keep(subject: _Subject, made: CompiledModel, model: Any) -> None:
     """Store a model unless a file of it may have changed since its compilation began."""
     states = dict(subject.states)
     if subject.files is None:
-        from .compiler.frontends.onnx.external_files import external_files
+        with IMPORTS:
+            from .compiler.frontends.onnx.external_files import external_files
 
         files = external_files(model)
         store(KIND, subject.names_key, pickle.dumps(files))

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ..errors import WeftError
 from ..hw.config import CoreConfig
+from ..imports import IMPORTS
 from .graph.dtypes import numpy_dtype
 from .graph.ir import Array, Expr, Function, Module
 
@@ -393,15 +394,17 @@ class Witness:
     @staticmethod
     def of(module: Module, names: Mapping[Expr, str]) -> Witness:
         """Of a packed module and the names of its calls."""
-        from .graph.text import constant_table, to_text
-        from .graph.visit import calls, uniquely_named
+        with IMPORTS:
+            from .graph.text import constant_table, to_text
+            from .graph.visit import calls, uniquely_named
 
         shown = uniquely_named(module)
         return Witness(to_text(shown), constant_table(shown), tuple(names[node] for node in calls(module.main.body)))
 
     def module(self) -> Module:
         """The graph; GraphError where the text is none."""
-        from .graph.text import parse
+        with IMPORTS:
+            from .graph.text import parse
 
         return parse(self.text, self.constants)
 

@@ -24,6 +24,7 @@ from ..compiler.model import (
     TensorSpec,
 )
 from ..hw.errors import InstructionError
+from ..imports import IMPORTS
 from ..sim.errors import SimulationError
 from .errors import ArtifactError
 
@@ -185,8 +186,9 @@ def _check_core_step(
     model: CompiledModel, step: CoreStep, slots: Mapping[str, TensorSlot], values: Types, in_window: set[str],
     what: str,
 ) -> None:  # fmt: skip
-    from ..hw.programs import disassemble  # what is written, and what runs on processors alone, has no use for it
-    from ..sim.work import check_work
+    with IMPORTS:
+        from ..hw.programs import disassemble  # what is written, and what runs on processors alone, has no use for it
+        from ..sim.work import check_work
 
     try:
         count = len(disassemble(model.config, step.program))

@@ -26,6 +26,7 @@ from ..compiler.model import CompiledModel, HostCode, HostProgram
 from ..hw.config import CoreConfig
 from ..hw.dram_rate import DramRate
 from ..hw.errors import ConfigError
+from ..imports import IMPORTS
 from ..plugins import load_plugin, plugins
 from ..sim.dram import DramModel
 from .errors import CoreFaultError, DeviceError
@@ -188,7 +189,8 @@ class NullDevice(LocalDevice):
         return self._memory
 
     def execute(self, offset: int, count: int, trace: bool) -> RunResult:
-        from ..sim.result import RunResult
+        with IMPORTS:
+            from ..sim.result import RunResult
 
         self._check(offset, count * self.config.instruction_bytes)
         return RunResult(cycles=None, fault=None, bytes_read=0, bytes_written=0)
@@ -206,8 +208,9 @@ class FsimDevice(LocalDevice):
         self, config: CoreConfig, *, progress: Progress | None = None, check_races: bool = False,
         dram: DramModel | None = None, timing: bool = True,
     ) -> None:  # fmt: skip
-        from ..sim.fsim import FunctionalSimulator
-        from ..sim.timing import Predictor
+        with IMPORTS:
+            from ..sim.fsim import FunctionalSimulator
+            from ..sim.timing import Predictor
 
         super().__init__(config, progress=progress)
         self._check_races = check_races
@@ -224,7 +227,8 @@ class FsimDevice(LocalDevice):
         return self._predictor is not None
 
     def allocate(self, window_bytes: int) -> None:
-        from ..sim.fsim import FunctionalSimulator
+        with IMPORTS:
+            from ..sim.fsim import FunctionalSimulator
 
         self._simulator = FunctionalSimulator(self.config, window_bytes, check_races=self._check_races)
 
@@ -265,7 +269,8 @@ class RtlDevice(LocalDevice):
         return True
 
     def allocate(self, window_bytes: int) -> None:
-        from ..sim.rtl import RtlSimulator
+        with IMPORTS:
+            from ..sim.rtl import RtlSimulator
 
         waves = self.waves if window_bytes and not self._programs else None
         self._simulator = RtlSimulator(self.config, window_bytes, dram=self._dram, progress=self.progress, waves=waves)
@@ -280,7 +285,8 @@ class RtlDevice(LocalDevice):
 
         :class:`DeviceError` if none was asked for, or nothing ran.
         """
-        from ..sim.waves import explain
+        with IMPORTS:
+            from ..sim.waves import explain
 
         if self.waves is None or not self._programs:
             raise DeviceError("there is no waveform", hint="ask for one before the window, and run a program")
@@ -340,7 +346,8 @@ def device_kind(name: str) -> type[Device]:
     """The device called ``name``, which may have a place; :class:`DeviceError` lists the known ones."""
     name, separator, _ = name.partition("://")
     if separator and name in OWN_PLACES and name not in _places:
-        import_module(OWN_PLACES[name])
+        with IMPORTS:
+            import_module(OWN_PLACES[name])
     if separator and name in _places:
         return _places[name]
     if name not in _devices:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..compiler.graph.dtypes import INTEGERS
 from ..compiler.model import CheckStep, CompiledModel, CopyStep, HostStep, LaunchStep, NumpyStep, Place
+from ..imports import IMPORTS
 
 if TYPE_CHECKING:
     from ..compiler.graph.ir import Module
@@ -31,9 +32,10 @@ def index_inputs(model: CompiledModel) -> dict[str, tuple[int, ...]]:
 
 def module_indices(module: Module) -> dict[str, tuple[int, ...]]:
     """As `index_inputs`, of a module as it was read."""
-    from ..compiler.graph.ir import Var
-    from ..compiler.graph.visit import calls, topological_order
-    from ..compiler.operators.index import index_sizes, indices_of
+    with IMPORTS:
+        from ..compiler.graph.ir import Var
+        from ..compiler.graph.visit import calls, topological_order
+        from ..compiler.operators.index import index_sizes, indices_of
 
     indices: dict[str, tuple[int, ...]] = {}
     for node in calls(module.main.body):

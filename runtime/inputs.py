@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..compiler.graph.dtypes import STRING, dtype_name, is_float, limits, numpy_dtype
 from ..compiler.graph.strings import StringsError, canonical
 from ..compiler.model import TensorSpec
+from ..imports import IMPORTS
 from .array_files import arrays_in, typed
 from .errors import InputError
 
@@ -105,8 +106,9 @@ def check_inputs(values: Mapping[str, Array], tensors: Sequence[TensorSpec], *, 
 def check_file(path: Path, declared: Sequence[SymbolicInput]) -> None:
     """As `check_inputs`, of a .npy or .npz file and of what a model declares before it is compiled. Sizes that it
     leaves open are those of the arrays."""
-    from ..compiler.graph.ir import GraphError
-    from ..compiler.graph.symbolic import bind_sizes
+    with IMPORTS:
+        from ..compiler.graph.ir import GraphError
+        from ..compiler.graph.symbolic import bind_sizes
 
     values = read_inputs([TensorSpec(each.name, (), each.dtype) for each in declared], path, 0)
     sizes: dict[str, int] = {}

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..compiler.graph.dtypes import dtype_name, numpy_dtype
 from ..compiler.model import CompiledModel, CoreStep, HostProgram, HostStep, TensorSlot
+from ..imports import IMPORTS
 from .errors import DeviceError, InputError
 from .host_steps import Executor
 from .inputs import check_kind, named_inputs
@@ -218,8 +219,9 @@ class LoadedModule:
         Raises :class:`InputError` for tensors on another GPU, or that do not fit; :class:`DeviceError` for models that
         run elsewhere.
         """
-        from .gpu.executor import GpuExecutor
-        from .gpu.on_device import gpu_of, run_on_device, tensors_there
+        with IMPORTS:
+            from .gpu.executor import GpuExecutor
+            from .gpu.on_device import gpu_of, run_on_device, tensors_there
 
         step = self._steps[0] if len(self._steps) == 1 else None
         gpu = gpu_of(getattr(step, "executor", None))
@@ -266,7 +268,8 @@ class LoadedModule:
         model that has no such inputs and outputs, or whose states do not fit; ``docs/language.md`` says how they are
         found.
         """
-        from .session import open_session
+        with IMPORTS:
+            from .session import open_session
 
         return open_session(self, prefill, positions, states, roles)
 

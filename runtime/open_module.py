@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from ..compiler.graph.ir import GraphError
 from ..compiler.model import CompiledModel, OpenModel
+from ..imports import IMPORTS
 from .errors import InputError
 from .inputs import Array, named_inputs
 from .module import LoadedModule
@@ -52,7 +53,8 @@ class OpenModule:
 
     def specialised(self, inputs: Mapping[str, Array]) -> LoadedModule:
         """The module for the sizes of these inputs, compiled if it is not there."""
-        from ..compiler.graph.symbolic import bind_sizes
+        with IMPORTS:
+            from ..compiler.graph.symbolic import bind_sizes
 
         try:
             sizes = bind_sizes(self.model.inputs, {name: value.shape for name, value in inputs.items()})

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..compiler.model import CompiledModel, HostStep
+from ..imports import IMPORTS
 from .errors import DeviceError
 from .module import HOW_TO_TRACE, LoadedModule
 from .tables import Record, count, records_table, shape, share, total_of, words
@@ -161,7 +162,8 @@ def layer_records(module: LoadedModule) -> list[Record]:
     """
     if len(module.seconds) != len(module.model.layers):
         raise DeviceError("the last run was not traced, so the time of its layers is not known", hint=HOW_TO_TRACE)
-    from .trace import layer_cycles
+    with IMPORTS:
+        from .trace import layer_cycles
 
     traced = module.runs and all(run.result.trace is not None for run in module.runs)
     cycles = layer_cycles(module) if traced else [None] * len(module.model.layers)
@@ -207,8 +209,9 @@ def engine_records(module: LoadedModule) -> list[Record]:
     """
     if module.cycles is None:
         raise DeviceError(f"the last run on device {module.device.name!r} has no cycles", hint="use 'fsim' or 'rtl'")
-    from ..hw.interfaces import CycleClass
-    from ..hw.isa import Engine
+    with IMPORTS:
+        from ..hw.interfaces import CycleClass
+        from ..hw.isa import Engine
 
     records = [
         {"class": kind.name.lower(), **{engine.name.lower(): _count(module, engine, kind) for engine in Engine}}
@@ -219,7 +222,8 @@ def engine_records(module: LoadedModule) -> list[Record]:
 
 def engine_table(module: LoadedModule) -> RenderableType:
     """:func:`engine_records`, and their sum."""
-    from ..hw.isa import Engine
+    with IMPORTS:
+        from ..hw.isa import Engine
 
     names = [engine.name.lower() for engine in Engine]
     records = engine_records(module)

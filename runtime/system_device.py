@@ -10,6 +10,7 @@ import numpy as np
 
 from ..hw.axi import PAGE_BYTES
 from ..hw.system_config import SystemConfig
+from ..imports import IMPORTS
 from ..sim.dram import DramModel
 from ..sim.result import RunResult
 from ..sim.system_run import CoreProgram, SystemResult
@@ -47,10 +48,12 @@ class SystemDevice:
 
     def _make(self, memory_bytes: int, progress: Progress | None) -> FunctionalSystem | RtlSystem:
         if self.kind == "rtl":
-            from ..sim.system_rtl import RtlSystem
+            with IMPORTS:
+                from ..sim.system_rtl import RtlSystem
 
             return RtlSystem(self.config, memory_bytes, dram=self.dram, progress=progress)
-        from ..sim.system_fsim import FunctionalSystem
+        with IMPORTS:
+            from ..sim.system_fsim import FunctionalSystem
 
         return FunctionalSystem(self.config, memory_bytes, check_races=False)
 
@@ -86,7 +89,8 @@ class SystemDevice:
         self.results.append(done)
 
     def _timed(self, done: SystemResult) -> SystemResult:
-        from ..sim.system_timing import TimedProgram, predict_system
+        with IMPORTS:
+            from ..sim.system_timing import TimedProgram, predict_system
 
         timed_programs: list[TimedProgram | None] = []
         for program, config in zip(self._programs, self.config.cores, strict=True):

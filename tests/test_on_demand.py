@@ -72,7 +72,7 @@ def test_parts_are_there_as_attributes() -> None:
     ("script", "most", "allowed"),
     [
         ("import weft; weft.named_config('pynq')", 10, {"numpy"}),
-        ("import weft; weft.__version__", 1, set()),
+        ("import weft; weft.__version__", 2, set()),
         ("import weft; weft.load", 45, {"numpy", "ml_dtypes"}),
         ("import weft.compiler.targets.cpu.target, weft.runtime.host", 60, {"numpy", "ml_dtypes", "llvmlite"}),
     ],

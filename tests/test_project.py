@@ -24,6 +24,7 @@ BASE = (
     "weft.collector",
     "weft.content",
     "weft.files",
+    "weft.imports",
     "weft.plugins",
     "weft.records",
     "weft.shown",

@@ -12,6 +12,8 @@ from dataclasses import MISSING, Field, fields
 from importlib import import_module
 from typing import Any, ClassVar, get_type_hints
 
+from ...imports import IMPORTS
+
 OWN = ("weft.compiler.targets.accel.link.chain_plan",)
 """Modules that define this package's records, by name, since they import this one. They are imported when a record is
 looked for, as modules of operators are."""
@@ -49,8 +51,9 @@ def record_of(name: str, values: Mapping[str, Any]) -> Record:
     """The record of the class called ``name`` with these fields. Raises ValueError for a class that is not known, and
     for fields that it does not have, that are missing, or of another type; and what the class itself raises."""
     if name not in Record.known:
-        for module in OWN:
-            import_module(module)
+        with IMPORTS:
+            for module in OWN:
+                import_module(module)
     kind = Record.known.get(name)
     if kind is None:
         raise ValueError(f"{name!r} is no record that is known here")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...imports import IMPORTS
 from ...plugins import OPERATORS, load_plugin, plugins
 from .chooser import Chooser
 from .dtypes import STRING
@@ -291,8 +292,9 @@ def _load() -> None:
 
 
 def _load_own() -> None:
-    for module in OWN:
-        import_module(module)
+    with IMPORTS:
+        for module in OWN:
+            import_module(module)
 
 
 def _load_plugins() -> None:

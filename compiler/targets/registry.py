@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from ...imports import IMPORTS
 from ...plugins import load_plugin, plugins
 from .errors import CompileError
 from .target import Target
@@ -45,7 +46,8 @@ def find_target(name: str) -> Target:
         return _targets[name]
     if name in OWN:
         module, kind = OWN[name]
-        _targets[name] = getattr(import_module(f"{__package__}.{module}"), kind)()
+        with IMPORTS:
+            _targets[name] = getattr(import_module(f"{__package__}.{module}"), kind)()
     else:
         point = plugins(GROUP).get(name)
         if point is None:

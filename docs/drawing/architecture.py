@@ -13,7 +13,7 @@ from .svg import COLOURS, SOFT, Point, Sheet
 
 ROOT = Path(weft.__file__).parent
 
-BASE = ("content", "errors", "cache", "collector", "files", "plugins", "records", "shown", "whole")
+BASE = ("content", "errors", "cache", "collector", "files", "imports", "plugins", "records", "shown", "whole")
 """Modules at the root that any part may import: no arrows are drawn to them."""
 
 PARTS = {

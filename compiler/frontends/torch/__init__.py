@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....files import is_exported_program
+from ....imports import IMPORTS
 from ..errors import ModelError
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def open_model(model: Any) -> TorchSource | None:
         if not is_exported_program(model):
             return None
         _require_torch(f"{str(model)!r} is an exported program of PyTorch")
-        from .source import open_program
+        with IMPORTS:
+            from .source import open_program
 
         return open_program(model)
     if "torch" not in sys.modules:
@@ -36,7 +38,8 @@ def open_model(model: Any) -> TorchSource | None:
         raise ModelError(f"{type(model).__name__} is a module of PyTorch, which has no types and sizes of its own",
                          hint="give weft.from_torch(module, example_inputs)")  # fmt: skip
     if isinstance(model, torch.export.ExportedProgram):
-        from .source import TorchSource
+        with IMPORTS:
+            from .source import TorchSource
 
         return TorchSource(model)
     return None
@@ -50,7 +53,8 @@ def from_torch(*args: Any, **kwargs: Any) -> TorchSource:
     Raises ModelError for what cannot be captured or read, and where PyTorch is not installed.
     """
     _require_torch("from_torch captures modules of PyTorch")
-    from .source import from_torch as capture
+    with IMPORTS:
+        from .source import from_torch as capture
 
     return capture(*args, **kwargs)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ....hw.config import NAMED, CoreConfig, load_config
 from ....hw.dram_rate import DramRate, parse_dram_rate
+from ....imports import IMPORTS
 from ...model import CompiledModel, HostCode, HostProgram
 from ..cpu.target import Cpu, CpuOptions
 from ..errors import CompileError
@@ -68,8 +69,9 @@ class AccelOptions:
 
 def passes_to_integers(core: CoreConfig, integers: str) -> list[Pass]:
     """From a model as read to the integer graph that programs for a core compute."""
-    from ...passes.pipeline import integer_passes
-    from .operators.packed_layout import Blocks
+    with IMPORTS:
+        from ...passes.pipeline import integer_passes
+        from .operators.packed_layout import Blocks
 
     return integer_passes(Blocks.of(core).product_block, scope_of(integers), tables=core.tables > 0, core=True)
 
@@ -89,9 +91,10 @@ class Accel:
     _host = Cpu()
 
     def passes(self, options: AccelOptions, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:
-        from .operators.packed_layout import Blocks
-        from .passes import accel_passes
-        from .passes.chain import chains_pass
+        with IMPORTS:
+            from .operators.packed_layout import Blocks
+            from .passes import accel_passes
+            from .passes.chain import chains_pass
 
         core, rate = options.core, options.rate
         chains = options.chains and core.inp_takes_results
@@ -104,14 +107,16 @@ class Accel:
         return steps
 
     def link(self, module: Module, options: AccelOptions, job: Job) -> CompiledModel:
-        from .link.kept_kernels import kernels_from
+        with IMPORTS:
+            from .link.kept_kernels import kernels_from
 
         with kernels_from(job.kept):
             return self._link(module, options, job)
 
     def _link(self, module: Module, options: AccelOptions, job: Job) -> CompiledModel:
-        from .link.link import link
-        from .link.tuned import tuned_settings
+        with IMPORTS:
+            from .link.link import link
+            from .link.tuned import tuned_settings
 
         host = CpuOptions(threads=options.threads)
 

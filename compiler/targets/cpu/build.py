@@ -7,6 +7,7 @@ from functools import partial
 from itertools import groupby
 
 from ....collector import collector_waits
+from ....imports import IMPORTS
 from ...model import HostCode, HostProgram, KernelCode, LaunchCall, LaunchStep
 from .llvm.object_code import cached, cached_object, code_key
 from .llvm.rounds import Rounds, counter_bytes
@@ -56,7 +57,8 @@ def _processor_of(code: KernelCode, target: Processor) -> Processor:
 
 def _kernel_object(code: KernelCode, target: Processor, threads: int) -> bytes:
     def made() -> bytes:
-        from .emit_code import kernel_object
+        with IMPORTS:
+            from .emit_code import kernel_object
 
         return kernel_object(code, target, threads)
 
@@ -65,7 +67,8 @@ def _kernel_object(code: KernelCode, target: Processor, threads: int) -> bytes:
 
 def _kernel_assembly(code: KernelCode, target: Processor, threads: int) -> str:
     def made() -> bytes:
-        from .emit_code import kernel_assembly
+        with IMPORTS:
+            from .emit_code import kernel_assembly
 
         return kernel_assembly(code, target, threads).encode()
 
@@ -90,7 +93,8 @@ def _step_functions(program: HostProgram, target: Processor, *, single: bool) ->
         calls.append(LaunchCall(numbers[0], numbers[-1], symbol, counter_bytes(functions[symbol], parts)))
 
     def emitted() -> bytes:
-        from .emit_code import steps_code
+        with IMPORTS:
+            from .emit_code import steps_code
 
         return steps_code(functions, parts, target, single=single)
 
@@ -121,7 +125,8 @@ def check_host_program(program: HostProgram) -> None:
 
     CompileError names what is refused.
     """
-    from ..loops.kept_proofs import prove_program
-    from .intrinsics import intrinsic_named
+    with IMPORTS:
+        from ..loops.kept_proofs import prove_program
+        from .intrinsics import intrinsic_named
 
     prove_program(program, intrinsic_named)

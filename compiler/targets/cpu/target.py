@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from ....imports import IMPORTS
 from ...model import CompiledModel, HostCode, HostProgram
 from ..errors import CompileError
 from ..target import INTEGERS, PLAIN_JOB, Job, option, scope_of
@@ -48,16 +49,18 @@ class Cpu:
     }
 
     def passes(self, options: CpuOptions, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:
-        from ..loops.prepare import host_passes
+        with IMPORTS:
+            from ..loops.prepare import host_passes
 
         dot_products = named_target(options.processor).dot_product
         scope = scope_of(options.integers)
         return host_passes(quantised=quantised, scope=scope, dot_products=dot_products, volumes=True)
 
     def link(self, module: Module, options: CpuOptions, job: Job) -> CompiledModel:
-        from ..loops.model import link_model
-        from .kernels import loop_target
-        from .tuned import tuned_schedules
+        with IMPORTS:
+            from ..loops.model import link_model
+            from .kernels import loop_target
+            from .tuned import tuned_schedules
 
         processor = named_target(options.processor)
         target = loop_target(processor)
@@ -70,13 +73,15 @@ class Cpu:
 
     def link_functions(self, module: Module, options: CpuOptions, job: Job) -> HostProgram:
         """The program of a module whose functions another target leaves to the host."""
-        from ..loops.model import link_program
-        from .kernels import loop_target
+        with IMPORTS:
+            from ..loops.model import link_program
+            from .kernels import loop_target
 
         return link_program(module, loop_target(named_target(options.processor)), options.threads, job)
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:
-        from .build import build_program, check_host_program
+        with IMPORTS:
+            from .build import build_program, check_host_program
 
         if not trusted:
             check_host_program(program)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from ....imports import IMPORTS
 from ...model import CompiledModel, GpuCode, HostProgram
 from ..errors import CompileError
 from ..target import INTEGERS, PLAIN_JOB, Job, option, scope_of
@@ -38,20 +39,23 @@ class OpenCl:
     takes_open_sizes = True
 
     def passes(self, options: OpenClOptions, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:
-        from ..loops.prepare import host_passes
+        with IMPORTS:
+            from ..loops.prepare import host_passes
 
         return host_passes(quantised=quantised, scope=scope_of(options.integers))
 
     def link(self, module: Module, options: OpenClOptions, job: Job) -> CompiledModel:
-        from ..loops.model import link_model
-        from .kernels import loop_target
+        with IMPORTS:
+            from ..loops.model import link_model
+            from .kernels import loop_target
 
         return link_model(module, self.name, loop_target(named_device(options.gpu)), 1, job)
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> GpuCode:
         if processor != "host":
             raise CompileError(f"target 'opencl' has no code for the processor {processor!r} of a board")
-        from .build import build_opencl, check_gpu_program
+        with IMPORTS:
+            from .build import build_opencl, check_gpu_program
 
         if not trusted:
             check_gpu_program(program)
@@ -89,20 +93,23 @@ class Cuda:
     tools: ClassVar[Mapping[str, str]] = {"profile": "weft.cli.profile_gpu:profile_on_gpu"}
 
     def passes(self, options: CudaOptions, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:
-        from ..loops.prepare import host_passes
+        with IMPORTS:
+            from ..loops.prepare import host_passes
 
         return host_passes(quantised=quantised, scope=scope_of(options.integers))
 
     def link(self, module: Module, options: CudaOptions, job: Job) -> CompiledModel:
-        from ..loops.model import link_model
-        from .kernels import loop_target
+        with IMPORTS:
+            from ..loops.model import link_model
+            from .kernels import loop_target
 
         return link_model(module, self.name, loop_target(options.device, tf32=options.tf32), 1, job)
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> GpuCode:
         if processor != "host":
             raise CompileError(f"target 'cuda' has no code for the processor {processor!r} of a board")
-        from .build import build_ptx, check_gpu_program
+        with IMPORTS:
+            from .build import build_ptx, check_gpu_program
 
         if not trusted:
             check_gpu_program(program)
