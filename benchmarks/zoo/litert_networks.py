@@ -165,21 +165,35 @@ def anomaly_detection() -> Case:
 
 def person_detection(dtype: str = "int8", pixels: int = 96) -> Case:
     """MLPerf Tiny's MobileNetV1, a quarter wide."""
-    net = Network(f"mobilenet_v1 {dtype}", dtype)
-    x = net.conv(net.input(1, pixels, pixels, 3), 8, 3, 2, RELU6)
-    for channels, stride in (
-        (16, 1),
-        (32, 2),
-        (32, 1),
-        (64, 2),
-        (64, 1),
-        (128, 2),
-        *((128, 1),) * 5,
-        (256, 2),
-        (256, 1),
-    ):
-        x = net.conv(net.depthwise(x, 3, stride), channels, 1, 1, RELU6)
-    return net.finish(net.softmax(net.dense(net.flat(net.pool("AVERAGE_POOL_2D", x, pixels // 32)), 2)))
+    return _mobilenet_v1(Network(f"mobilenet_v1 {dtype}", dtype), pixels, 8, 2)
+
+
+def mobilenet_v1() -> Case:
+    """MobileNetV1 as published, for 224 x 224 pixels and 1,000 classes."""
+    return _mobilenet_v1(Network("mobilenet_v1 1.0 224"), 224, 32, 1000)
+
+
+def _mobilenet_v1(net: Network, pixels: int, channels: int, classes: int) -> Case:
+    x = net.conv(net.input(1, pixels, pixels, 3), channels, 3, 2, RELU6)
+    for times, stride in (
+        (2, 1), (4, 2), (4, 1), (8, 2), (8, 1), (16, 2), *((16, 1),) * 5, (32, 2), (32, 1),
+    ):  # fmt: skip
+        x = net.conv(net.depthwise(x, 3, stride), times * channels, 1, 1, RELU6)
+    return net.finish(net.softmax(net.dense(net.flat(net.pool("AVERAGE_POOL_2D", x, pixels // 32)), classes)))
+
+
+def mobilenet_v2() -> Case:
+    """MobileNetV2 as published, for 224 x 224 pixels and 1,000 classes."""
+    net = Network("mobilenet_v2 1.0 224")
+    x = net.conv(net.input(1, 224, 224, 3), 32, 3, 2, RELU6)
+    for expansion, channels, blocks, first_stride in (
+        (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
+    ):  # fmt: skip
+        for stride in (first_stride, *(1,) * (blocks - 1)):
+            wide = net.conv(x, expansion * net.shapes[x][3], 1, 1, RELU6) if expansion > 1 else x
+            narrow = net.conv(net.depthwise(wide, 3, stride), channels, 1, 1, 0)
+            x = net.add(narrow, x) if net.shapes[narrow] == net.shapes[x] else narrow
+    return net.finish(net.softmax(net.dense(net.mean(net.conv(x, 1280, 1, 1, RELU6)), 1000)))
 
 
 def inverted_residuals() -> Case:
