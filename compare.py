@@ -11,16 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from .api import load
-from .compiler.compile import compile_model, prepared
 from .compiler.graph import Call, Expr, GraphError, Module, TensorType, evaluate
 from .compiler.graph.dtypes import STRING, dtype_name
 from .compiler.graph.strings import same_strings
 from .compiler.graph.visit import tensor_ends, topological_order
 from .compiler.model import CompiledModel, OpenModel, TensorSpec
-from .compiler.targets.accel.operators.packed_layout import unpack
 from .compiler.targets.registry import find_target, target_names
 from .compiler.targets.target import Job, Target, target_options
 from .hw.config import CoreConfig
+from .imports import IMPORTS
 from .runtime.device import device_names
 
 Array = npt.NDArray[Any]
@@ -69,6 +68,14 @@ class Comparison:
         return next((each for each in self.differences if not each.is_same), None)
 
 
+def check_compared(*names: str) -> None:
+    """GraphError for a name that is not in :func:`compared_names`."""
+    for name in names:
+        if name not in compared_names():
+            listed = ", ".join(compared_names())
+            raise GraphError(f"there is nothing called {name!r} to compare", hint=f"choose {listed}")
+
+
 def model_inputs(module: Module) -> tuple[TensorSpec, ...]:
     """Names, shapes and types of a module's inputs."""
     return tuple(TensorSpec(each.name, each.type.shape, each.type.dtype) for each in module.main.params)
@@ -85,6 +92,7 @@ def compare(
     Integers must be equal; floats must agree within ``tolerance`` of the tensor's largest magnitude.
     Raises GraphError for a name that is not in `compared_names`.
     """
+    check_compared(first, second)
     options = {"config": config, "threads": threads}
     a, b = (tensors_on(name, module, inputs, options) for name in (first, second))
     return Comparison(
@@ -121,6 +129,9 @@ def tensors_on(name: str, module: Module, inputs: Mapping[str, Array], options: 
     }  # fmt: skip
     types |= {name: result.tensor_type for name, result in _outputs(module)}
     if name == REFERENCE:
+        with IMPORTS:
+            from .compiler.compile import prepared
+
         cpu = find_target("cpu")
         made = _on_reference(prepared(module, cpu, _own(cpu, options)), inputs)
     else:
@@ -149,8 +160,10 @@ def _long_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _on_target(name: str, module: Module, inputs: Mapping[str, Array], options: Mapping[str, Any]) -> Tensors:
-    if name not in compared_names():
-        raise GraphError(f"there is nothing called {name!r} to compare", hint=f"choose {', '.join(compared_names())}")
+    with IMPORTS:
+        from .compiler.compile import compile_model
+
+    check_compared(name)
     on_device = name not in target_names()
     target = find_target("accel" if on_device else name)
     own = {key: value for key, value in options.items() if key in _option_names(target)}
@@ -188,5 +201,8 @@ def _on_reference(module: Module, inputs: Mapping[str, Array]) -> Tensors:
 
 def _plain(model: CompiledModel, name: str, value: Array) -> Array:
     """A value without the core's padding and blocks."""
+    with IMPORTS:
+        from .compiler.targets.accel.operators.packed_layout import unpack
+
     shape = next((layer.shape for layer in model.layers if layer.device == "core" and layer.output == name), None)
     return value if shape is None or value.ndim != _PACKED_RANK else unpack(value, shape)

@@ -6,6 +6,7 @@ empty cache, a second one with what the first has left; what a process made that
     python benchmarks/first.py
     python benchmarks/first.py --networks resnet18 mobilenet_v2 bert --rounds 5 --json first.json
     python benchmarks/first.py --networks --chains 100 1000 10000
+    python benchmarks/first.py --mistakes      # only how soon mistakes of users are answered
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -25,6 +27,9 @@ from weft.benchmarks.common import Record, machine, print_table, processor, writ
 
 COMMAND_SECONDS = 0.25
 """CPU seconds allowed for what needs no command."""
+
+MISTAKE_SECONDS = 1.0
+"""CPU seconds allowed to answer a mistake of the user's."""
 
 SECOND_RATIO = 1.5
 """Of onnxruntime's session creation and first run, allowed for a second result."""
@@ -108,23 +113,25 @@ class Used(NamedTuple):
     text: str
 
 
-def used(command: Sequence[str], cache: Path | None = None) -> Used:
+def used(command: Sequence[str], cache: Path | None = None, folder: Path | None = None) -> Used:
     """Run a process to its end, whatever its status."""
     environment = os.environ if cache is None else {**os.environ, "WEFT_CACHE": str(cache)}
     with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL, env=environment)
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL, env=environment, cwd=folder)
         _, _, usage = os.wait4(process.pid, 0)
         process.returncode = 0
         output.seek(0)
         return Used(usage.ru_utime + usage.ru_stime, output.read())
 
 
-def least(commands: Mapping[str, Sequence[str]], rounds: int, cache: Path | None = None) -> dict[str, Used]:
+def least(
+    commands: Mapping[str, Sequence[str]], rounds: int, cache: Path | None = None, folder: Path | None = None
+) -> dict[str, Used]:
     """The process of each that took the least time; all run in turns."""
     found: dict[str, Used] = {}
     for _ in range(rounds):
         for name, command in commands.items():
-            each = used(command, cache)
+            each = used(command, cache, folder)
             found[name] = min(found.get(name, each), each)
     return found
 
@@ -145,6 +152,22 @@ def starts(rounds: int) -> list[Record]:
     references["import weft"] = round(peer.seconds, 3)
     return [Record("start", name, "CPU s", round(each.seconds, 3), references.get(name))
                for name, each in found.items()]  # fmt: skip
+
+
+def mistakes(rounds: int) -> list[Record]:
+    """What a user gets wrong at the command line: those of the tests. Modules are compiled to bytecode before, as they
+    are where weft is installed."""
+    from weft.tests.cli.test_mistakes import MISTAKES, prepare
+
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prepare(folder)
+        commands = {words: (*COMMAND, *shlex.split(words)) for words in MISTAKES}
+        os.environ.setdefault("PYTHONPYCACHEPREFIX", str(folder / "bytecode"))
+        found = least(commands, max(rounds, 2), folder / "cache", folder)
+    return [Record("mistake", f"weft {words}", "CPU s", round(each.seconds, 3), MISTAKE_SECONDS)
+            for words, each in found.items()]  # fmt: skip
 
 
 def again(rounds: int) -> list[Record]:
@@ -228,14 +251,18 @@ def main() -> int:
     parser.add_argument("--bits", nargs="*", type=int, default=[32, 8])
     parser.add_argument("--chains", nargs="*", type=int, default=[100, 1000])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--mistakes", action="store_true", help="only mistakes at the command line")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    records = starts(arguments.rounds) + again(arguments.rounds)
-    for name in arguments.networks:
-        for bits in arguments.bits:
-            records += results(name, bits, arguments.rounds)
-    records += chains(arguments.chains, arguments.rounds)
-    records.append(concatenation(arguments.rounds))
+    if arguments.mistakes:
+        records = mistakes(arguments.rounds)
+    else:
+        records = starts(arguments.rounds) + again(arguments.rounds)
+        for name in arguments.networks:
+            for bits in arguments.bits:
+                records += results(name, bits, arguments.rounds)
+        records += chains(arguments.chains, arguments.rounds)
+        records.append(concatenation(arguments.rounds))
     print(f"{processor()}, load {os.getloadavg()[0]:.1f}")
     rows = [[each.config, each.workload, each.figure, str(each.value), "" if each.reference is None else
              str(each.reference)] for each in records]  # fmt: skip

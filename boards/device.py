@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..compiler.model import CompiledModel
 from ..hw.config import ISA_VERSION, CoreConfig
-from ..hw.interfaces import CycleClass
+from ..hw.cycle_class import CycleClass
 from ..hw.isa import ENGINE_NAMES, Engine, Fault
 from ..runtime.device import Bytes, Device, HostCodes, Progress, WholeModel, register_device
 from ..runtime.errors import DeviceError

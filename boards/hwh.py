@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from ..hw.axi import PAGE_BYTES
-from ..hw.interfaces import CycleClass
+from ..hw.cycle_class import CycleClass
 from ..hw.isa import Engine
 from ..hw.registers import Control, Kind, Register, Status, class_counter
 from .block_design import CONTROL_BUS, INTERRUPTS, SYSTEM, Assigned, BlockDesign, Cell, block_design

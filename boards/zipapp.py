@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 
 from ..hw.config import PROGRAM_ALIGNMENT
-from ..hw.interfaces import CycleClass
+from ..hw.cycle_class import CycleClass
 from ..hw.isa import ENGINE_NAMES, Engine, Fault
 from ..hw.registers import MAGIC, WINDOW_ALIGNMENT, Control, Kind, Register, Status, class_counter
 from .design import CORE_VLNV

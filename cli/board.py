@@ -9,7 +9,6 @@ import typer
 from rich.text import Text
 
 from ..boards.board import Board, all_boards, find_board
-from ..boards.build import find_vivado, run_vivado, write_design
 from ..boards.design import fitted_core, make_design
 from ..boards.errors import BoardError
 from ..boards.fit import Fit, fit, measured_cores, number
@@ -52,6 +51,8 @@ def build(
 ) -> None:
     """Write Verilog, Tcl and manifest of a core on a board; with --vivado, build the overlay of them."""
     chosen = find_board(board)
+    from ..boards.build import find_vivado, run_vivado, write_design  # takes long, and a board may be unknown
+
     core = chosen.default_core if config is None else load_config(config)
     found = fit(chosen, core)
     if not force:

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..compare import compare, compared_names, model_inputs
-from ..compiler.frontends import read
+from ..compare import check_compared, compare, compared_names, model_inputs
 from ..hw.config import load_config
 from ..progress import progress
 from ..runtime.index_inputs import module_indices
@@ -46,8 +45,11 @@ def compare_command(
     as_json: JsonOption = False,
 ) -> None:
     """Run a model in two places; print the error of each tensor that both make, and the first that differs."""
+    check_compared(first, second)
     core = load_config(config)
     with progress("reading the model", err) as status:
+        from ..compiler.frontends import read
+
         whole = given_model(model, shape, calibrate_with, status.update)
         module = read(whole).module(parse_shapes(shape), require_quantised=False) if isinstance(whole, Path) else whole
         values = read_inputs(model_inputs(module), inputs, seed, module_indices(module))

@@ -13,7 +13,6 @@ from ..api import load
 from ..boards.doctor import State, TryModel, Verdict, core_of, examine
 from ..boards.finding import FindingError
 from ..boards.hosts import find_host
-from ..compiler.compile import compile_model
 from ..compiler.model import CompiledModel
 from ..compiler.targets.errors import CompileError
 from ..hw.config import CoreConfig, load_config
@@ -83,6 +82,8 @@ def compiled_network(
         return None
     if path is None and calibrate is not None:
         raise CompileError("--calibrate is for the model of --model", hint="name that, too")
+    from ..compiler.compile import compile_model
+
     whole = given_model(path or DIGITS, None, calibrate, status.update)
     compiled = compile_model(whole, "accel", {"config": core})
     if not isinstance(compiled, CompiledModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,22 +13,13 @@ import typer
 
 from ..api import compile as compile_model
 from ..api import load
-from ..compiler.exporters import export_onnx
-from ..compiler.frontends import read
-from ..compiler.graph import Module
 from ..compiler.model import CompiledModel, OpenModel, TensorSpec
 from ..compiler.targets.errors import CompileError
 from ..progress import Updates, progress
-from ..quantise.errors import QuantiseError
-from ..quantise.examples import batches_in, read_examples
-from ..quantise.four_bits import FourBits, best_group, four_bits, in_eight_bits
-from ..quantise.insert import quantised
-from ..quantise.plan import Plan
 from ..runtime.array_files import arrays_in
 from ..runtime.module import LoadedModule
 from .added_passes import PassOption
 from .app import app
-from .calibrated import Improvements, calibrated_plan
 from .compile import (
     BiasOption,
     EqualiseOption,
@@ -66,6 +57,11 @@ from .run import check_device, compiled_source
 from .source import is_artifact
 from .target_options import Chosen, with_target_options
 
+if TYPE_CHECKING:  # what is wrong with a command is told before the compiler is imported
+    from ..compiler.graph import Module
+    from ..quantise.four_bits import FourBits
+    from ..quantise.plan import Plan
+
 Array = npt.NDArray[Any]
 
 LabelsOption = Annotated[
@@ -101,16 +97,24 @@ def quantise(
     as_json: JsonOption = False,
 ) -> None:
     """Write a float model in 8 bits, by examples, and print what that costs on them: noise and agreement."""
-    if weights not in (4, 8) or (group is not None and weights == 8):
-        raise QuantiseError(f"--weights {weights}{'' if group is None else f' --group {group}'} is no choice",
-                            hint="--weights 8, or --weights 4 with --group")  # fmt: skip
     path = output or model.with_name(f"{model.stem}-{weights}bit.onnx")
     check_places(path)
     shapes = parse_shapes(shape)
+    right = None if labels is None else read_labels(labels)
+    arrays_in(calibrate_with)  # a file that is none is told before the model is read
+    from ..compiler.exporters import export_onnx
+    from ..compiler.frontends import read
+    from ..quantise.errors import QuantiseError
+    from ..quantise.examples import read_examples
+    from ..quantise.insert import quantised
+    from .calibrated import Improvements, calibrated_plan
+
+    if weights not in (4, 8) or (group is not None and weights == 8):
+        raise QuantiseError(f"--weights {weights}{'' if group is None else f' --group {group}'} is no choice",
+                            hint="--weights 8, or --weights 4 with --group")  # fmt: skip
     with progress("reading the model", err) as status:
         floats = read(model).module(shapes, require_quantised=False)
         batches = read_examples(calibrate_with, floats)
-        right = None if labels is None else read_labels(labels)
         improvements = Improvements(equalise, correct_bias, adaround)
         places, spans = calibrated_plan(model, shapes, calibrate_with, ranges, improvements, status.update)
         few = FewBits()
@@ -158,6 +162,8 @@ class FewBits:
 
     def records(self, places: Plan) -> list[dict[str, Any]]:
         """Of every weight: how many bits it has, the noise of 4 below it, and why it has 8."""
+        from ..quantise.four_bits import in_eight_bits
+
         reasons = in_eight_bits(places, self.group)
         return [
             {
@@ -173,6 +179,9 @@ class FewBits:
 
 def few_bits(places: Plan, group: int | None) -> FewBits:
     """All weights of a plan in 4 bits that can be. QuantiseError where none can, or for a group that no core has."""
+    from ..quantise.errors import QuantiseError
+    from ..quantise.four_bits import best_group, four_bits, in_eight_bits
+
     group = best_group(places) if group is None else group
     found = four_bits(places, group)
     if not found:
@@ -207,6 +216,9 @@ def evaluate(
     with progress("reading", err) as status:
         right = None if labels is None else read_labels(labels)
         arrays = arrays_in(data)
+        from ..compiler.frontends import read
+        from ..quantise.examples import batches_in
+
         if is_artifact(source):
             compiled = compiled_source(source, target, shape, added, [], chosen, status, calibrate=calibrate_with)
             assert isinstance(compiled, CompiledModel)  # artifacts have fixed sizes

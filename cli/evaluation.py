@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.frontends import Source
 from ..compiler.graph.ir import GraphError
 from ..compiler.graph.symbolic import SymbolicInput, bind_sizes
 from ..compiler.model import TensorSpec
@@ -19,6 +18,9 @@ from ..runtime.array_files import arrays_in
 from ..runtime.errors import InputError
 from ..runtime.inputs import named_inputs
 from ..runtime.module import LoadedModule
+
+if TYPE_CHECKING:
+    from ..compiler.frontends import Source
 
 Array = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]

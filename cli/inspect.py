@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ..compiler.frontends import read
 from ..compiler.model import CoreStep
 from ..hw.assembly import format_instruction
 from ..hw.programs import disassemble
@@ -22,6 +21,8 @@ def shapes(
     model: Annotated[Path, typer.Argument(help="ONNX model.")], shape: ShapeOption = None, as_json: JsonOption = False
 ) -> None:
     """Print the type of every tensor of a model, for any size of what its inputs leave open."""
+    from ..compiler.frontends import read
+
     types = read(model).types(parse_shapes(shape))
     if as_json:
         print_json({"tensors": {name: str(kind) for name, kind in types.types.items()}, "equal": dict(types.equal),

@@ -42,7 +42,6 @@ from .output import (
     parse_shapes,
     print_json,
 )
-from .run_system import run_on_system
 from .source import given_model, is_artifact, opened_artifact
 from .target_options import Chosen, options_of, with_target_options
 from .waves import FromOption, ToOption, WavesOption, finished_waves, wave_request, write_waves
@@ -156,6 +155,8 @@ def run(
         if system is not None:
             if record is not None or trace is not None or request is not None:
                 raise DeviceError("--record, --trace and --waves are of one core", hint="run without --system")
+            from .run_system import run_on_system
+
             run_on_system(compiled, system, device, inputs, seed, output, status, as_json=as_json)
             return
         if inputs is None and isinstance(compiled, OpenModel):

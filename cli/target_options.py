@@ -13,6 +13,7 @@ import typer
 
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.registry import find_target, target_names
+from ..hw.config import load_config
 
 Chosen = Mapping[str, Any]
 """The options of targets that the user set, by name."""
@@ -56,6 +57,8 @@ def options_of(target: str, chosen: Chosen) -> dict[str, Any]:
         if name not in names:
             flags = ", ".join(map(_flag, names)) or "none"
             raise CompileError(f"target {target!r} has no option {_flag(name)}", hint=f"its options: {flags}")
+    if "config" in chosen and target == "accel":
+        load_config(chosen["config"])  # one that is none is told before a model is read
     return dict(chosen)
 
 

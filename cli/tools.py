@@ -14,11 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..compiler.compile import prepared
-from ..compiler.frontends import read
-from ..compiler.graph.ir import Module
 from ..compiler.model import CompiledModel
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.registry import find_target, target_names
@@ -27,6 +24,9 @@ from ..progress import Updates
 from .output import parse_shapes
 from .source import calibrated_module, compiled_with_fixed_sizes, given_model
 from .target_options import Chosen, options_of
+
+if TYPE_CHECKING:  # what is wrong with a command is told before the compiler is imported
+    from ..compiler.graph.ir import Module
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,9 @@ class TuneRequest:
 
     def prepared(self, status: Updates) -> Module:
         """The model as the target's linker takes it."""
+        from ..compiler.compile import prepared
+        from ..compiler.frontends import read
+
         status.update("reading the model")
         source = read(self.model)
         sizes = parse_shapes(self.shape) or {}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..api import certify
 from ..progress import progress
 from ..runtime.artifact import load as load_artifact
-from ..verify import Certificate
 from .app import app
 from .output import JsonOption, err, input_file, out, print_json
+
+if TYPE_CHECKING:
+    from ..verify import Certificate
 
 
 def print_certificate(certificate: Certificate) -> None:
@@ -45,6 +46,8 @@ def verify(
     """Prove that an artifact's programs compute a model for all inputs. The exit status is 1 if they are not proved."""
     compiled = load_artifact(artifact)
     chosen = None if seed is None else _seed(seed)
+    from ..api import certify
+
     with progress("proving", err):
         certificate = certify(compiled, model, integers=integers, seed=chosen, repeat=repeat)
     if as_json:

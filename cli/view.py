@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..api import load
-from ..compiler.model import CompiledModel
 from ..compiler.targets.registry import target_names
 from ..files import write_atomically
 from ..progress import Updates, progress
@@ -18,15 +16,13 @@ from ..runtime.device import memory_of
 from ..runtime.errors import ArtifactError, InputError
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import check_inputs, in_batches, read_inputs
-from ..sim.waves import wave_format
-from ..view.live import StepRecorder, live_model, live_page
-from ..view.page import view_page
-from ..view.side import side
 from .app import app
 from .output import CalibrateOption, ShapeOption, beside, check_places, err, input_file, out, output_file
 from .source import compiled_with_fixed_sizes, given_model, is_artifact, opened_artifact
 from .target_options import Chosen, options_of, with_target_options
-from .view_kernels import host_codes
+
+if TYPE_CHECKING:
+    from ..compiler.model import CompiledModel
 
 
 @app.command()
@@ -67,6 +63,11 @@ def view(
             each.open("rb").close()
         except OSError as error:
             raise ArtifactError(f"cannot read {each}: {error.strerror}") from error
+    from ..view.live import live_page  # after all that may be wrong with what was given
+    from ..view.page import view_page
+    from ..view.side import side
+    from .view_kernels import host_codes
+
     sides: list[dict[str, Any]] = []
     with progress("reading", err) as status:
         for each in (source, *([other] if other is not None else [])):
@@ -89,6 +90,9 @@ def view(
 
 def _live(model: CompiledModel, inputs: Path | None) -> dict[str, Any]:
     """What the page has of a model; WeftError where nothing runs on a core."""
+    from ..api import load
+    from ..view.live import StepRecorder, live_model
+
     model.on_core  # noqa: B018
     if inputs is None:
         return live_model(model)
@@ -101,6 +105,8 @@ def _live(model: CompiledModel, inputs: Path | None) -> dict[str, Any]:
 
 def _waves(source: Path, target: str | None, shape: list[str] | None, calibrate: Path | None, chosen: Chosen) -> str:
     """The command that writes a waveform of the run that the page shows, but for its cycles."""
+    from ..sim.waves import wave_format
+
     words = ["weft", "run", str(source)]
     if not is_artifact(source):
         words += [] if target is None else ["--target", target]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from weft.hw.config import PYNQ
-from weft.hw.interfaces import CycleClass
+from weft.hw.cycle_class import CycleClass
 from weft.hw.isa import ENGINE_NAMES, Engine, Fault
 from weft.hw.registers import COUNTER_BITS, REGISTER_BITS, Control, Kind, Register, Status, class_counter
 

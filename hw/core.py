@@ -11,10 +11,11 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from .acc_memory import AccMemory
 from .axi import MasterSignature, ReadClient, RegisterSlaveSignature
 from .config import CoreConfig
+from .cycle_class import FIRST_TOKEN_CLASS, CycleClass
 from .fetch import Fetch
 from .gemm import GemmEngine
 from .inp_memory import InpMemory
-from .interfaces import ENGINES, FIRST_TOKEN_CLASS, NUMBER_BITS, CycleClass, EventSignature, chunk_bits, command_layout
+from .interfaces import ENGINES, NUMBER_BITS, EventSignature, chunk_bits, command_layout
 from .isa import ENGINE_BITS, ENGINE_NAMES, FETCH, Engine, Fault
 from .layout_fifo import LayoutFifo
 from .load import LoadEngine
@@ -470,7 +471,7 @@ class Watchdog(wiring.Component):
                 m.d.sync += [self.engine.eq(engine), self.number.eq(self.sending[engine])]
         for engine in reversed(Engine):
             activity = self.activity[engine]
-            with m.If(activity.as_value() >= FIRST_TOKEN_CLASS):
+            with m.If(activity >= FIRST_TOKEN_CLASS):
                 m.d.sync += [self.engine.eq(engine), self.number.eq(self.holding[engine])]
             with m.Elif(activity == CycleClass.MEMORY):
                 m.d.sync += [self.engine.eq(engine), self.number.eq(running[engine])]

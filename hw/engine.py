@@ -8,14 +8,13 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, flipped
 
 from .config import CoreConfig
+from .cycle_class import CycleClass, token_class
 from .interfaces import (
     ENGINES,
     NUMBER_BITS,
-    CycleClass,
     EngineSignature,
     FaultSignature,
     command_layout,
-    token_class,
 )
 from .isa import Engine, Fault, Opcode, header_layout
 

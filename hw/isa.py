@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum, unique
 from functools import lru_cache
 from operator import attrgetter
-from typing import ClassVar, Self
-
-from amaranth.hdl import signed, unsigned
-from amaranth.lib import data
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from ..records import quick_init
 from .config import LOOP_LEVELS, PAD_BITS, STRIDE_BITS, TABLE_ENTRIES, CoreConfig
@@ -22,6 +19,9 @@ from .errors import InstructionError
 from .instruction_checksum import sealed
 from .memories import Memory
 from .weight_form import weights_problem
+
+if TYPE_CHECKING:  # what assembles programs and simulates them needs no description of hardware
+    from amaranth.lib import data
 
 
 @unique
@@ -254,6 +254,9 @@ def instruction_fields(config: CoreConfig, opcode: Opcode) -> tuple[Field, ...]:
 @lru_cache(maxsize=1024)
 def instruction_layout(config: CoreConfig, opcode: Opcode) -> data.StructLayout:
     """Layout of a whole instruction; ``reserved`` fills it up to ``check`` and must be zero."""
+    from amaranth.hdl import signed, unsigned
+    from amaranth.lib import data
+
     members = {
         name: signed(width) if sign else unsigned(width)
         for name, width, sign in HEADER + instruction_fields(config, opcode)
@@ -266,6 +269,9 @@ def instruction_layout(config: CoreConfig, opcode: Opcode) -> data.StructLayout:
 
 def header_layout(config: CoreConfig) -> data.StructLayout:
     """Layout that shows the header only."""
+    from amaranth.hdl import unsigned
+    from amaranth.lib import data
+
     members = {name: unsigned(width) for name, width, _ in HEADER}
     members["payload"] = unsigned(config.instruction_bits - sum(width for _, width, _ in HEADER))
     return data.StructLayout(members)

@@ -8,8 +8,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .bursts import WINDOW_BITS, BurstCutter, buffer_beats
 from .config import CoreConfig
+from .cycle_class import CycleClass
 from .engine import EngineControl, forward_engine_ports
-from .interfaces import NUMBER_BITS, CycleClass, EngineSignature
+from .interfaces import NUMBER_BITS, EngineSignature
 from .isa import Engine, Fault, Opcode, Scratchpad, instruction_layout
 from .layout_fifo import LayoutFifo
 from .load_writer import LoadKind, LoadTargets, LoadWriter, write_layout

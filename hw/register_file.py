@@ -9,7 +9,8 @@ from amaranth.lib.wiring import In, Out
 
 from .axi import REGISTER_ADDRESS_BITS, REGISTER_BITS, RegisterSlaveSignature, Response
 from .config import ISA_VERSION, CoreConfig
-from .interfaces import ENGINES, NUMBER_BITS, CycleClass
+from .cycle_class import CycleClass
+from .interfaces import ENGINES, NUMBER_BITS
 from .isa import ENGINE_BITS, Engine, Fault
 from .registers import (
     CLASS_COUNTERS,
@@ -211,7 +212,7 @@ class CycleCounters(wiring.Component):
             write, old = memory.write_port(), memory.read_port(domain="comb")
             outside = memory.read_port(domain="comb")
             m.d.comb += [
-                old.addr.eq(activity.as_value()),
+                old.addr.eq(activity),
                 outside.addr.eq(self.number),
                 write.en.eq(counted | self.clear),
                 write.addr.eq(Mux(self.clear, clearing, old.addr)),

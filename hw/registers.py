@@ -11,7 +11,8 @@ from typing import Self
 from .axi import PAGE_BYTES, REGISTER_BITS
 from .bursts import OFFSET_BITS, WINDOW_BITS
 from .config import CoreConfig
-from .interfaces import NUMBER_BITS, CycleClass
+from .cycle_class import CycleClass
+from .interfaces import NUMBER_BITS
 from .isa import ENGINE_BITS, Engine, Fault
 
 MAGIC = int.from_bytes(b"WEFT", "little")

@@ -8,8 +8,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .bursts import WINDOW_BITS, BurstCutter
 from .config import CoreConfig
+from .cycle_class import CycleClass
 from .engine import EngineControl, forward_engine_ports
-from .interfaces import NUMBER_BITS, CycleClass, EngineSignature, ReadPortSignature
+from .interfaces import NUMBER_BITS, EngineSignature, ReadPortSignature
 from .isa import Fault, Opcode, instruction_layout
 from .layout_fifo import LayoutFifo
 from .transfer_plan import TransferKind, TransferPlanner

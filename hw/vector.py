@@ -8,10 +8,10 @@ from amaranth.lib.wiring import Out, connect, flipped
 from amaranth.utils import ceil_log2
 
 from .config import CoreConfig
+from .cycle_class import CycleClass
 from .engine import EngineControl, forward_engine_ports
 from .interfaces import (
     ArbitratedReadPortSignature,
-    CycleClass,
     EngineSignature,
     WritePortSignature,
     chunk_bits,

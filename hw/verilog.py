@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from unittest.mock import patch
 
 from amaranth.back import rtlil
 from amaranth.hdl import ValueCastable
@@ -79,6 +78,8 @@ def _rtlil(top: wiring.Component, name: str, multipliers: Multipliers) -> str:
         ports["_".join(str(part) for part in path)] = (port, direction)
     # Amaranth writes the zeros of every memory bit by bit, which is most of the text and of the time. The core's
     # memories may start with anything: programs write before they read, and the simulator fills them itself.
+    from unittest.mock import patch  # takes as long to import as all of weft that describes hardware
+
     with patch.object(rtlil.ModuleEmitter, "emit_memory", lambda *_: None):
         text: str = rtlil.convert(top, platform=multipliers, name=name, ports=ports, emit_src=False)
     return text

@@ -35,7 +35,7 @@ from .run_lock import RunLock
 if TYPE_CHECKING:  # a simulator is imported when a device of its kind is made
     from pathlib import Path
 
-    from ..hw.interfaces import CycleClass
+    from ..hw.cycle_class import CycleClass
     from ..hw.isa import Engine
     from ..sim.result import RunResult
     from ..sim.rtl import RtlSimulator

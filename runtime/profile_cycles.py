@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ..hw.interfaces import CycleClass
+from ..hw.cycle_class import CycleClass
 from ..hw.isa import HEADER, Engine, Opcode
 from .errors import DeviceError
 from .module import HOW_TO_TRACE, StepRun

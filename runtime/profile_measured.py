@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 
 from ..compiler.model import CompiledModel
-from ..hw.interfaces import CycleClass
+from ..hw.cycle_class import CycleClass
 from ..hw.isa import Engine
 from .errors import DeviceError
 from .module import StepRun

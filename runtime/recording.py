@@ -19,9 +19,9 @@ from ..compiler.model import CompiledModel
 from ..errors import WeftError
 from ..files import write_atomically
 from ..hw.config import ISA_VERSION, PROGRAM_ALIGNMENT, CoreConfig
+from ..hw.cycle_class import CycleClass
 from ..hw.dram_rate import DramRate
 from ..hw.errors import ConfigError
-from ..hw.interfaces import CycleClass
 from ..hw.isa import ENGINE_NAMES, Engine, Fault
 from ..sim.errors import SimulationError
 from ..sim.result import FaultRecord, RunResult

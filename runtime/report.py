@@ -17,7 +17,7 @@ from .module import HOW_TO_TRACE, LoadedModule
 from .tables import Record, count, records_table, shape, share, total_of, words
 
 if TYPE_CHECKING:  # what a core needs is imported where its cycles are shown
-    from ..hw.interfaces import CycleClass
+    from ..hw.cycle_class import CycleClass
     from ..hw.isa import Engine
 
 LAYERS_SHOWN = 40
@@ -210,7 +210,7 @@ def engine_records(module: LoadedModule) -> list[Record]:
     if module.cycles is None:
         raise DeviceError(f"the last run on device {module.device.name!r} has no cycles", hint="use 'fsim' or 'rtl'")
     with IMPORTS:
-        from ..hw.interfaces import CycleClass
+        from ..hw.cycle_class import CycleClass
         from ..hw.isa import Engine
 
     records = [

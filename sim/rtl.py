@@ -16,7 +16,7 @@ from ..cache import loaded_library
 from ..hw.axi import PAGE_BYTES, ReadClient
 from ..hw.config import CoreConfig
 from ..hw.core import memory_parts
-from ..hw.interfaces import CycleClass
+from ..hw.cycle_class import CycleClass
 from ..hw.isa import Engine, Fault
 from ..hw.mac_array_packed import Multipliers
 from ..hw.memories import Memory

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..hw.config import PROGRAM_ALIGNMENT, CoreConfig
+from ..hw.cycle_class import CycleClass
 from ..hw.dram_rate import DramRate
-from ..hw.interfaces import CycleClass
 from ..hw.isa import Engine, Opcode
 from ..hw.programs import disassemble
 from .dram import DramModel

@@ -22,7 +22,7 @@ from ..hw import (
 )
 from ..hw.axi import ReadClient
 from ..hw.config import LOOP_LEVELS, PYNQ, CoreConfig
-from ..hw.interfaces import CycleClass
+from ..hw.cycle_class import CycleClass
 from ..hw.isa import (
     HEADER,
     OPCODE_BITS,
@@ -42,7 +42,7 @@ from .dram import DramModel
 INTERFACE = "timing_interface.h"
 """The header that :func:`interface_header` is written to."""
 
-CLASSES = 1 << CycleClass.as_shape().width
+CLASSES = 1 << max(kind.value for kind in CycleClass).bit_length()
 """Numbers that a cycle class may have."""
 
 OPCODES = 1 << OPCODE_BITS

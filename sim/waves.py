@@ -15,9 +15,9 @@ import numpy.typing as npt
 from ..files import write_atomically
 from ..hw.assembly import format_instruction
 from ..hw.config import CoreConfig
+from ..hw.cycle_class import CycleClass
 from ..hw.decode import decode
 from ..hw.errors import InstructionError
-from ..hw.interfaces import CycleClass
 from ..hw.isa import ENGINE_NAMES, Engine
 from ..hw.programs import program_words
 from ..hw.verilog import TOP

@@ -11,9 +11,9 @@ from cocotb.handle import HierarchyObject
 from cocotb.triggers import FallingEdge, First, RisingEdge, ValueChange
 
 from ..hw.config import CoreConfig
+from ..hw.cycle_class import CycleClass
 from ..hw.decode import decode
 from ..hw.errors import InstructionError
-from ..hw.interfaces import CycleClass
 from ..hw.isa import ENGINE_NAMES, Engine, Fault, Finish, Instruction, Opcode
 from ..sim.result import FaultRecord
 from .coverage import Coverage
@@ -29,7 +29,7 @@ from .points import (
     stall_name,
 )
 
-BUSY: int = CycleClass.BUSY.value  # type: ignore[attr-defined]
+BUSY: int = CycleClass.BUSY.value
 
 
 class Observer:

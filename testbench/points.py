@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from ..hw.config import INP_BANKS, LOOP_LEVELS, CoreConfig
-from ..hw.interfaces import CycleClass
+from ..hw.cycle_class import CycleClass
 from ..hw.isa import (
     ENGINE_NAMES,
     FETCH,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import shlex
 import subprocess
 import sys
 from importlib import import_module
@@ -16,8 +18,21 @@ from weft.cli import app
 from weft.cli.commands import PARTS, loaded
 from weft.cli.console import PlainConsole
 from weft.cli.errors import run
+from weft.tests.cli.test_mistakes import MISTAKES, folder
+
+NEED_THE_MODEL = {
+    words for words, answer in MISTAKES.items()
+    if any(part in answer for part in ("input 'image'", "its inputs: ", "but examples for", "its outputs: "))
+    or words in ("compile text.onnx", "shapes text.onnx", "evaluate digits.onnx three.npy --labels two.npy")
+}  # fmt: skip
+"""Mistakes that only who has read the model can see."""
+
+DESCRIBE_HARDWARE = {"hw", "synth", "test-hw", "board", "explore"}
+"""Commands whose options follow from the description of the hardware."""
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
+
+__all__ = ["folder"]
 
 HEAVY = ("amaranth", "onnx", "pydantic", "numpy", "llvmlite", "ml_dtypes", "optuna", "ray")
 
@@ -29,10 +44,13 @@ print(json.dumps([own, [name for name in {} if name in sys.modules]]))
 """
 
 
-def imported(script: str, *arguments: str) -> tuple[list[str], list[str]]:
+def imported(
+    script: str, *arguments: str, folder: Path | None = None, cache: Path | None = None
+) -> tuple[list[str], list[str]]:
     """The modules of weft, and those of ``HEAVY``, that a script imports in a new process."""
     command = [sys.executable, "-c", COUNT.format(script, HEAVY), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = os.environ | ({} if cache is None else {"WEFT_CACHE": str(cache)})
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
     own, others = json.loads(done.stdout.splitlines()[-1])
     return own, others
@@ -122,6 +140,17 @@ def test_a_model_that_was_compiled_before_needs_no_compiler(
     own, others = imported(COMMAND, command, str(DIGITS), *options)
     assert not unused & set(own), own
     assert "onnx" not in others
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_a_mistake_is_found_before_what_takes_long_is_imported(words: str, folder: Path, tmp_path: Path) -> None:
+    if words in NEED_THE_MODEL:
+        pytest.skip("what is wrong is known once the model is read")
+    own, others = imported(COMMAND, *shlex.split(words), folder=folder, cache=tmp_path)
+    assert not {"weft.compiler.passes", "weft.compiler.frontends", "weft.quantise.plan"} & set(own)
+    assert "onnx" not in others
+    if words.split()[0] not in DESCRIBE_HARDWARE:
+        assert "amaranth" not in others
 
 
 def test_a_command_imports_its_own_part_alone() -> None:

@@ -24,8 +24,8 @@ from ..compiler.targets.sources import COMPILER, sources_digest
 from ..compiler.tune.database import Database, Key, Result
 from ..compiler.tune.errors import TuningError
 from ..hw.config import CoreConfig
+from ..hw.cycle_class import CycleClass
 from ..hw.dram_rate import DramRate
-from ..hw.interfaces import CycleClass
 from ..hw.isa import Engine, Scratchpad
 from ..sim.dram import DramModel
 from ..sim.timing import predict

@@ -10,7 +10,7 @@ import pytest
 from weft.boards.board import all_boards, find_board
 from weft.boards.design import CORE_CELL, CORE_VLNV, Design, make_design
 from weft.boards.hwh import hwh_text
-from weft.hw.interfaces import CycleClass
+from weft.hw.cycle_class import CycleClass
 from weft.hw.isa import Engine
 from weft.hw.registers import Register, Status, class_counter
 

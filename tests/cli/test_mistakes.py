@@ -60,9 +60,8 @@ MISTAKES = {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("mistakes")
+def prepare(folder: Path) -> None:
+    """Write the files that the mistakes name."""
     (folder / "digits.onnx").write_bytes(MODEL.read_bytes())
     (folder / "text.onnx").write_text("hello\n")
     (folder / "cut.weft").write_bytes(b"PK\x03\x04" + bytes(400))
@@ -77,6 +76,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "three.npy", np.zeros((3, 1, 8, 8), np.float32))
     np.savez(folder / "zeros.npz", zeros=np.zeros((1, 1, 8, 8), np.float32))
     np.save(folder / "zeros.npy", np.zeros((1, 1, 8, 8), np.float32))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mistakes")
+    prepare(folder)
     return folder
 
 

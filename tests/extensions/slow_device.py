@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import weft
-from weft.hw.interfaces import CycleClass
+from weft.hw.cycle_class import CycleClass
 from weft.hw.isa import Engine, Finish
 from weft.hw.programs import disassemble
 from weft.sim.fsim import FunctionalSimulator

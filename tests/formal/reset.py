@@ -10,10 +10,10 @@ from amaranth.asserts import Initial
 from amaranth.hdl import Mux, Signal, Value
 from amaranth.lib.wiring import Component, In
 from weft.hw.bursts import BurstCutter
+from weft.hw.cycle_class import FIRST_TOKEN_CLASS
 from weft.hw.engine import EngineControl
 from weft.hw.fetch import Fetch
 from weft.hw.gemm import GemmEngine
-from weft.hw.interfaces import FIRST_TOKEN_CLASS
 from weft.hw.isa import Engine
 from weft.hw.load import LoadEngine
 from weft.hw.loops import LoopNest

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from weft.hw.config import TINY
 from weft.hw.core import scratchpad_ports
-from weft.hw.interfaces import CycleClass
+from weft.hw.cycle_class import CycleClass
 from weft.hw.isa import (
     MEMORY_USERS,
     Engine,

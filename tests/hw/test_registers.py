@@ -15,7 +15,7 @@ from amaranth.sim import Simulator
 from weft.hw import register_file
 from weft.hw.axi import REGISTER_BITS
 from weft.hw.config import ISA_VERSION, PYNQ, TINY, CoreConfig
-from weft.hw.interfaces import CycleClass
+from weft.hw.cycle_class import CycleClass
 from weft.hw.isa import Engine, Fault
 from weft.hw.register_file import CycleCounters, RegisterFile
 from weft.hw.registers import (

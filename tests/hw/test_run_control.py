@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from amaranth.sim import Simulator
 from weft.hw.core import CLEAR_CYCLES, RunControl, Watchdog
-from weft.hw.interfaces import CycleClass
+from weft.hw.cycle_class import CycleClass
 from weft.hw.isa import FETCH, Engine, Fault
 from weft.hw.registers import Status
 

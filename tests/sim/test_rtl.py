@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from weft.hw.config import TINY
+from weft.hw.cycle_class import CycleClass
 from weft.hw.errors import ConfigError
-from weft.hw.interfaces import CycleClass
 from weft.hw.isa import Engine
 from weft.hw.memories import SCRATCHPADS, Memory
 from weft.hw.registers import MAGIC, Register

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
+from weft.hw.cycle_class import CycleClass
 from weft.hw.errors import InstructionError
-from weft.hw.interfaces import CycleClass
 from weft.hw.isa import (
     Engine,
     Finish,

@@ -11,7 +11,7 @@ from weft.cli import app
 from weft.cli.errors import run
 from weft.cli.output import err
 from weft.hw.config import TINY
-from weft.hw.interfaces import CycleClass
+from weft.hw.cycle_class import CycleClass
 from weft.hw.isa import ENGINE_NAMES, Engine, Finish, Gemm, Load, Scratchpad
 from weft.hw.programs import assemble
 from weft.runtime.device import RtlDevice

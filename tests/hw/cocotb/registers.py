@@ -5,7 +5,7 @@ from __future__ import annotations
 import cocotb
 from cocotb.triggers import ClockCycles, Combine
 from weft.hw.config import ISA_VERSION
-from weft.hw.interfaces import CycleClass
+from weft.hw.cycle_class import CycleClass
 from weft.hw.isa import Engine, Fault, Finish, Sync
 from weft.hw.registers import MAGIC, Control, Register, Status, class_counter
 from weft.testbench.bench import WATCHDOG_CYCLES, Bench, core_test

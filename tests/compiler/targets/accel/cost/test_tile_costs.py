@@ -44,8 +44,8 @@ from weft.compiler.targets.accel.target import Accel, AccelOptions
 from weft.compiler.targets.accel.walk.emit import Emitter
 from weft.compiler.targets.accel.walk.emit_nest import DramBuffer
 from weft.hw.config import PYNQ, TINY, WIDE
+from weft.hw.cycle_class import CycleClass
 from weft.hw.dram_rate import DramRate
-from weft.hw.interfaces import CycleClass
 from weft.hw.isa import Engine, Load
 from weft.hw.memories import Memory
 from weft.sim.dram import DramModel

@@ -27,8 +27,8 @@ from weft.compiler.targets.accel.walk.emit_nest import DramBuffer
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.tensor import Schedule
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
+from weft.hw.cycle_class import CycleClass
 from weft.hw.dram_rate import USUAL_RATE
-from weft.hw.interfaces import CycleClass
 from weft.hw.isa import Engine, Gemm, Load, Scratchpad
 from weft.hw.programs import disassemble
 from weft.sim.dram import DramModel
