@@ -158,7 +158,7 @@ def step_measured(size: Size) -> tuple[list[Record], bool]:
     bytes_moved = 0
     for part in parts_of_a_step(size):
         plan = weft.quantise.plan(part.module)
-        ranges = weft.quantise.calibrate(plan, inputs_of(plan))
+        ranges = weft.quantise.calibrate(plan, inputs_of(plan), symmetric_products=True)
         four = weft.quantise.four_bits(plan, core4.weight_group)
         for bits, core, weights in ((8, core8, {}), (4, core4, four)):
             module = weft.quantise.quantised(plan, ranges, weights)

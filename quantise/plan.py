@@ -142,8 +142,32 @@ class _Planner:
         for result in body.fields if isinstance(body, Tuple) else (body,):
             self._settle(result)
             self._settle_pooling(result)
+        for node in reversed(order):
+            if self._is_better_in_floats(node):
+                self.chosen.discard(node)
+                self.forms[node] = Form.FLOAT
         values = {self._name(node, "value"): node for node in order if node in self.chosen}
         return Plan(self.module, values, self.weights, self.offsets)
+
+    def _is_better_in_floats(self, node: Expr) -> bool:
+        """Whether a function of an 8-bit value, or a concatenation, is read by elementwise operators in floats alone: 8
+        bits between would only be made to be given up, as in the turned half of rotary positions."""
+        if node not in self.chosen or not isinstance(node, Call) or not self._is_plain_function(node):
+            return False
+        readers = self.users.get(node, [])
+        return bool(readers) and all(
+            reader is not None
+            and self.forms[reader] is Form.FLOAT
+            and (_joins_eight(reader) or operator(str(reader.op)).fusion is Fusion.ELEMENTWISE)
+            for reader in readers
+        )
+
+    def _is_plain_function(self, node: Call) -> bool:
+        entry = operator_of(node)
+        if entry is None or not all(self._is_eight(arg) or self.forms.get(arg) is Form.FLOAT for arg in node.args
+                                    if not isinstance(arg, Constant)):  # fmt: skip
+            return False
+        return _joins_eight(node) or (entry.fusion is Fusion.ELEMENTWISE and len(self._computed(node)) == 1)
 
     def _form(self, node: Call) -> Form:
         if not isinstance(node.op, str) or node.dtype != "float32":
@@ -282,6 +306,11 @@ class _Planner:
             unique = f"{name}.{number}"
         self.names.add(unique)
         return unique
+
+
+def _joins_eight(node: Call) -> bool:
+    entry = operator_of(node)
+    return entry is not None and entry.eight_bits is EightBits.JOINS
 
 
 def _picks(node: Call) -> bool:

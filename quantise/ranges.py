@@ -10,7 +10,20 @@ import numpy as np
 
 from ..api import compile as compile_model
 from ..api import load
-from ..compiler.graph import Array, Attrs, Expr, Function, Module, Tuple, Var
+from ..compiler.graph import (
+    Anchor,
+    Array,
+    Attrs,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    Module,
+    Tuple,
+    Var,
+    operator_of,
+    topological_order,
+)
 from ..compiler.model import CompiledModel
 from ..runtime.module import LoadedModule
 from .errors import QuantiseError
@@ -46,13 +59,15 @@ class Range:
 
     @property
     def zero_point(self) -> int:
-        """The int8 that stands for 0."""
+        """The int8 that stands for 0: 0 where as much lies below as above, whatever the scale was rounded to."""
+        if self.low == -self.high:
+            return 0
         return int(np.clip(round(-128 - self.low / self.scale), -128, 127))
 
 
 def calibrate(
     plan: Plan, examples: Iterable[Mapping[str, Array]], *, method: Method = "minmax", percentile: float = 99.99,
-    progress: Callable[[str], None] = lambda _: None,
+    symmetric_products: bool = False, progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Range]:  # fmt: skip
     """The range of every place of a plan, by name.
 
@@ -61,6 +76,9 @@ def calibrate(
     method
         ``minmax``: all that was seen. ``percentile``: so many per cent of what was seen lie inside. ``mse``: the part
         of it with the least mean square error of rounding and cutting off.
+    symmetric_products
+        Operands of products of two computed matrices (attention) get as much room below 0 as above, so that they have
+        no zero point: nobody has to sum one operand for the other's. Shares of a softmax then have 7 bits.
     progress
         Called with a line of text for each batch.
 
@@ -86,8 +104,9 @@ def calibrate(
     if not count:
         raise QuantiseError("there are no examples to calibrate with")
     ranges = {name: Range(*limits) for name, limits in seen.items()}
+    symmetric = _operands_of_products(plan) if symmetric_products else frozenset()
     if method == "minmax":
-        return ranges
+        return _centred(ranges, symmetric)
     histograms = {name: np.zeros(BINS) for name in ranges}
     for number, batch in enumerate(batches, 1):
         progress(f"histograms: batch {number} of {count}")
@@ -96,7 +115,37 @@ def calibrate(
             if span.high > span.low:
                 histograms[name] += np.histogram(value, BINS, (span.low, span.high))[0]
     cut = _least_error if method == "mse" else lambda counts, span: _inside(counts, span, percentile / 100)
-    return {name: cut(histograms[name], span) for name, span in ranges.items()}
+    return _centred({name: cut(histograms[name], span) for name, span in ranges.items()}, symmetric)
+
+
+def _operands_of_products(plan: Plan) -> frozenset[str]:
+    """The places that a product of two computed matrices reads, also through moves."""
+    names = {value: name for name, value in plan.values.items()}
+    found: set[str] = set()
+    for node in topological_order(plan.module.main.body):
+        entry = operator_of(node)
+        if not isinstance(node, Call) or entry is None or entry.anchor is not Anchor.PRODUCT:
+            continue
+        if any(isinstance(arg, Constant) for arg in node.args):
+            continue
+        waiting = list(node.args)
+        while waiting:
+            value = waiting.pop()
+            if value in names:
+                found.add(names[value])
+            elif isinstance(value, Call):
+                waiting += value.args
+    return frozenset(found)
+
+
+def _centred(ranges: Mapping[str, Range], symmetric: frozenset[str]) -> dict[str, Range]:
+    """The ranges, those of ``symmetric`` as wide to both sides of 0."""
+
+    def centred(span: Range) -> Range:
+        far = max(-span.low, span.high)
+        return Range(-far, far)
+
+    return {name: centred(span) if name in symmetric else span for name, span in ranges.items()}
 
 
 class _Observed:

@@ -95,7 +95,7 @@ def stations(size: Size, parameters: Parameters, amounts: Amounts, status: Updat
     plan = weft.quantise.plan(floats)
     status.update("calibrating")
     examples = inputs_of(floats, windows(read, amounts.calibrated, amounts.length))
-    ranges = weft.quantise.calibrate(plan, examples)
+    ranges = weft.quantise.calibrate(plan, examples, symmetric_products=True)
     status.update("finding weights of 4 bits")
     four = weft.quantise.four_bits(plan, GROUP)
     for name, weights in (("weights of 8 bits", {}), (f"weights of 4 bits, groups of {GROUP}", four)):

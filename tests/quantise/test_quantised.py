@@ -96,6 +96,21 @@ def test_normalisations_stay_in_floats() -> None:
     assert kinds.count("nn.softmax") == 1
 
 
+def test_what_floats_alone_read_gets_no_eight_bits_between() -> None:
+    """The turned half of rotary positions: negative, and put together again, before floats multiply it."""
+    w, x = Weights(), Var("x", TensorType((1, 32), "float32"))
+    angle = Var("angle", TensorType((1, 32), "float32"))
+    query = nn.dense(x, w(32, 32))
+    low, high = (contract.slice(query, starts=(0, start), sizes=(1, 16), steps=(1, 1)) for start in (0, 16))
+    turned = contract.concat(nn.negative(high), low, axis=1)
+    cosine, sine = nn.sqrt(angle), nn.exp(angle)
+    module = module_of(nn.add(nn.multiply(query, cosine), nn.multiply(turned, sine)), params=(x, angle))
+    assert [value.op for value in plan(module).values.values() if isinstance(value, Call)] == ["nn.dense"]
+    # A product that reads the same makes it 8 bits.
+    product = module_of(nn.dense(turned, w(8, 32)), params=(x,))
+    assert "concat" in [value.op for value in plan(product).values.values() if isinstance(value, Call)]
+
+
 def test_weights_have_a_scale_a_channel_and_no_zero_point() -> None:
     module = NETWORKS["plain"]()
     found, eight = in_eight_bits(module)

@@ -112,3 +112,18 @@ def test_places_have_names_of_their_own() -> None:
 def test_ends_that_are_no_range_are_refused(ends: tuple[float, float]) -> None:
     with pytest.raises(QuantiseError, match=r"a range from .* to .*, but 0 must lie in it, and its ends be finite"):
         Range(*ends)
+
+
+def test_operands_of_attention_have_no_zero_point_where_that_is_asked_for() -> None:
+    places = plan(NETWORKS["attention"]())
+    given_ = examples(places.module, 3)
+    plain, centred = calibrate(places, given_), calibrate(places, given_, symmetric_products=True)
+    changed = {name for name in plain if plain[name] != centred[name]}
+    assert 0 < len(changed) <= 4  # of two products the operands, of which one is a range to both sides already perhaps
+    assert all(centred[name].zero_point == 0 and centred[name].low == -centred[name].high for name in changed)
+    assert all(max(-plain[name].low, plain[name].high) == centred[name].high for name in changed)
+
+
+@given(st.floats(1e-6, 1e6))
+def test_as_much_room_to_both_sides_is_no_zero_point(far: float) -> None:
+    assert Range(-far, far).zero_point == 0

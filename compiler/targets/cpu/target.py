@@ -18,6 +18,9 @@ if TYPE_CHECKING:  # loading a model takes no compiler
 
 MOST_THREADS = 256
 
+MOVED_BYTES = 128 << 10
+"""Of a tensor between two programs of another target, up to which moving it is no kernel of its own."""
+
 
 @dataclass(frozen=True)
 class CpuOptions:
@@ -77,7 +80,9 @@ class Cpu:
             from ..loops.model import link_program
             from .kernels import loop_target
 
-        return link_program(module, loop_target(named_target(options.processor)), options.threads, job)
+        target = loop_target(named_target(options.processor))
+        limits = replace(target.fusion, moved_bytes=MOVED_BYTES)
+        return link_program(module, replace(target, fusion=limits), options.threads, job)
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:
         with IMPORTS:

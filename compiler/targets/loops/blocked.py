@@ -15,6 +15,7 @@ from .fusion import FusedGroup
 from .kernels import Kernel, Operands, finished, lower_members
 from .layouts import BLOCKED_RANKS, PREFERRED_BLOCKS, Layout, channel_block, to_memory
 from .placement import Placement
+from .small_moves import is_move
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class BlockedKernels:
             data = anchor.args[0]
             read = [data] if data not in group.members else [each for each in group.inputs if each.shape == data.shape]
             return max((placement.layout(value).block for value in read), default=0) or None
-        if anchor is None and block in PREFERRED_BLOCKS:
+        if anchor is None and block in PREFERRED_BLOCKS and not any(map(is_move, group.members)):
             blocks = {placement.layout(value).block for value in group.inputs if value.shape == root.shape}
             return block if block in blocks or placement.feeds_blocks(root) else None
         return None

@@ -24,6 +24,7 @@ from ...tensor.view import Builder, NotLoweredError, View, element_type
 from .columns import columns_of
 from .fusion_limits import FusionLimits
 from .phases import joins_phases
+from .small_moves import joined_by_moves
 
 COST_OF_ROWS = 16
 """Arithmetic of a value of a row, at most, that stands where elements are computed. Loops hand such values out of
@@ -205,6 +206,8 @@ class _Fuser:
         self._join_casts()
         self._join_convolution()
         self._join_row_statistics()
+        if self.limits.moved_bytes:
+            self._join_by_moves()
         ordered = _ordered(self.root, self.times)
         inputs = _outside(ordered)
         stops = tuple(_boundary(value, self._reason(value)) for value in inputs if not isinstance(value, Var))
@@ -389,6 +392,15 @@ class _Fuser:
         if alone and room and met not in self.times and not self.why_not_compiled(met):
             self.members += [each for each in moves if isinstance(each, Call)]
             self.times |= dict.fromkeys(moves, 1)
+
+    def _join_by_moves(self) -> None:
+        """Let a kernel of small tensors compute what it reads through moves; a reshape alone costs nothing."""
+        members = tuple(self.members)
+        if FusedGroup(members, _outside(members), self.anchor).is_alias:
+            return
+        joined = joined_by_moves(self.members, self.uses, self.elsewhere, self.limits, self.why_not_compiled)
+        self.members += joined
+        self.times |= dict.fromkeys(joined, 1)
 
     def _join_casts(self) -> None:
         """Let a product, which copies operands of 16 bits, cast them as it does, if nothing else needs that. What it

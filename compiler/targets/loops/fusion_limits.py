@@ -34,6 +34,8 @@ class FusionLimits:
     itself, row by row, if nothing else needs that.
     ``phases``: whether a convolution that makes phases as channels writes them side by side.
     ``moves``: whether products of matrices copy their operands, so that they read them through moves.
+    ``moved_bytes``: tensors of so many bytes at most are moved by the kernels that read them, which also compute what
+    is moved (`small_moves`); 0: a move of data is a kernel.
     ``columns``: whether a product puts side by side what windows meet itself, a block of rows at a time, if nothing
     else needs that.
     """
@@ -47,3 +49,4 @@ class FusionLimits:
     phases: bool = False
     columns: bool = False
     moves: bool = False
+    moved_bytes: int = 0
