@@ -6,7 +6,7 @@ from .mutant import Mutant
 
 PASSES = ("tests/compiler/passes/test_passes.py",)
 CORE_TABLES = ("tests/compiler/targets/accel/test_core_tables.py",)
-STREAM = ("tests/compiler/targets/accel/stream/test_stream.py",)
+STREAM = ("tests/compiler/targets/accel/stream/test_constants.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 
 MUTANTS = (
@@ -42,12 +42,12 @@ MUTANTS = (
     ),
     # What instructions of the core share
     Mutant(
-        "written-memory-taken-for-constants", "compiler/targets/accel/stream/stream.py", "check ignored",
-        "        elif read:\n            issue.forget(", "        if read:\n            issue.forget(", STREAM,
+        "written-memory-taken-for-constants", "compiler/targets/accel/stream/constants.py", "check ignored",
+        "access[meets & ~dram.writes[access]]", "access[meets & dram.writes[access]]", STREAM,
     ),
     Mutant(
-        "results-forgotten-although-read", "compiler/targets/accel/stream/stream.py", "check ignored",
-        "if not is_read and all(", "if all(", STREAM,
+        "results-forgotten-although-read", "compiler/targets/accel/stream/constants.py", "check ignored",
+        "if not len(needed) and (", "if (", STREAM,
     ),
     # Loops and expressions
     Mutant(

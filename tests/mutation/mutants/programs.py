@@ -10,16 +10,18 @@ PREFETCH = ("tests/compiler/targets/accel/stream/test_prefetch.py",)
 
 MUTANTS = (
     Mutant(
-        "tokens-for-writes-after-reads", "compiler/targets/accel/stream/tokens.py", "missing hazard check",
-        "read[memory].latest(selector, engine, needed)", "pass",
+        "tokens-for-writes-after-reads", "compiler/targets/accel/stream/conflicts.py", "missing hazard check",
+        "has_behind = ~write & (behind < ends[atom])", "has_behind = write & (behind < 0)",
     ),
     Mutant(
         "tokens-one-more-than-fit", "compiler/targets/accel/stream/tokens.py", "queue depth",
         "if len(tokens) > config.token_depth:", "if len(tokens) > config.token_depth + 1:",
     ),
     Mutant(
-        "early-over-what-is-read", "compiler/targets/accel/stream/issue_early.py", "missing hazard check",
-        "np.maximum.reduce(touched[memory][selector])", "np.maximum.reduce(written[memory][selector])",
+        "early-over-what-was-read-in-another-part", "compiler/targets/accel/stream/conflicts.py",
+        "missing hazard check",
+        "for column in rows.T[1:]:\n            yield", "for column in ():\n            yield",
+        ("tests/compiler/targets/accel/stream/test_conflicts.py",),
     ),
     Mutant(
         "tokens-of-the-wrong-sender", "compiler/targets/accel/stream/tokens.py", "swapped operands",
@@ -51,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "prefetch-parameters-for-the-array", "compiler/targets/accel/stream/prefetch.py", "swapped operands",
-        "Engine.GEMM if writes[0][0] is Memory.WGT else Engine.VECTOR", "Engine.GEMM", PREFETCH,
+        "Engine.GEMM if writes[0].memory is Memory.WGT else Engine.VECTOR", "Engine.GEMM", PREFETCH,
     ),
     Mutant(
         "prefetch-not-used", "compiler/targets/accel/stream/issue_early.py", "forgotten part",
@@ -97,9 +99,15 @@ MUTANTS = (
         "held[source, engine].pop(0)", "held[source, engine].pop()", TOKENS,
     ),
     Mutant(
-        "early-past-the-latest-reader", "compiler/targets/accel/stream/issue_early.py", "forgotten part",
-        "latest = place if place == position else np.maximum(touched[memory][selector], place)", "latest = place",
-        ("tests/compiler/targets/accel/stream/test_issue_early.py",),
+        "early-past-all-but-the-last", "compiler/targets/accel/stream/issue_early.py", "forgotten part",
+        "found.setdefault(position, []).append(other)", "found[position] = [other]",
+        ("tests/compiler/targets/accel/stream/test_conflicts.py",),
+    ),
+    Mutant(
+        "reads-of-loads-in-the-old-order", "compiler/targets/accel/stream/conflicts.py", "forgotten part",
+        "Conflicts(self.length, (places[earlier], places[later]), dram)",
+        "Conflicts(self.length, tuple(places[each] for each in self.pairs), replace(dram, sets=dram.sets[:0]))",
+        ("tests/compiler/targets/accel/stream/test_conflicts.py",),
     ),
     Mutant(
         "depthwise-rows-padded-without-dilation", "compiler/targets/accel/operators/depthwise_mode.py",

@@ -19,11 +19,13 @@ from ...errors import CompileError
 from ...memory_plan import aligned
 from ..check import Range, check_program
 from ..schedule.check_factors import Limited, check_factors
-from ..stream.issue_early import advance
+from ..stream.conflicts import conflicts_of
+from ..stream.constants import forget_constants
+from ..stream.issue_early import early_order
 from ..stream.latency_hiding import LatencyHiding
 from ..stream.split_loads import split_loads
 from ..stream.split_products import split_products
-from ..stream.stream import Issue, forget_constants
+from ..stream.stream import Issue
 from ..stream.tokens import insert_tokens
 from ..walk.emit import Emitter
 from ..walk.emit_nest import ITEM_BYTES, DramBuffer
@@ -93,9 +95,13 @@ def unchecked_program(
     if rings:
         issues = split_products(config, issues)
     forget_constants(issues)
+    conflicts = None
     if rings:
-        issues = advance(config, rate, split_loads(config, issues))
-    stream = insert_tokens(config, issues, in_turn=hiding is LatencyHiding.NONE)
+        issues = split_loads(config, issues)
+        conflicts = conflicts_of(issues)
+        order = early_order(config, rate, issues, conflicts)
+        issues, conflicts = [issues[each] for each in order], conflicts.moved(order)
+    stream = insert_tokens(config, issues, conflicts, in_turn=hiding is LatencyHiding.NONE)
     program: list[Instruction] = [*(issue.finished for issue in stream), Finish()]
     try:
         code = assemble(config, program)

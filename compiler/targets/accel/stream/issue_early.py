@@ -9,16 +9,17 @@ parameters go as much further as :mod:`.prefetch` finds good.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
 from .....hw.isa import Engine
+from .accesses import Ints
+from .conflicts import Conflicts
 from .prefetch import prefetches
-from .stream import Issue, memory_sizes
+from .stream import Issue
 
 DISTANCE = {Engine.LOAD: 48, Engine.LOADW: 48, Engine.GEMM: 24}
 """Places by which an engine's instructions may move: more would only fill the queues."""
@@ -31,36 +32,40 @@ REORDERED = (Engine.LOAD, Engine.LOADW)
 """Engines whose instructions may overtake one another."""
 
 
-def advance(config: CoreConfig, rate: DramRate, issues: Sequence[Issue]) -> list[Issue]:
-    """The stream in the new order, which means the same."""
-    written: dict[str, npt.NDArray[np.int32]] = {}
-    touched: dict[str, npt.NDArray[np.int32]] = {}  # written or read
-    for memory, size in memory_sizes(config, issues).items():
-        written[memory], touched[memory] = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
-    further = prefetches(config, rate, issues)
+def early_order(config: CoreConfig, rate: DramRate, issues: Sequence[Issue], conflicts: Conflicts) -> list[int]:
+    """The new order of the stream, which means the same: positions in the old one."""
+    further = prefetches(config, rate, issues, conflicts)
+    engines = [issue.instruction.engine for issue in issues]
+    wished = [_wished(position, engine, further) for position, engine in enumerate(engines)]
+    before = _before(conflicts, np.array(wished))
     places: list[int] = []  # behind which original position each instruction goes
     last = dict.fromkeys(Engine, -1)
-    for position, issue in enumerate(issues):
-        engine = issue.instruction.engine
-        # What is read and written needs no look at what was read: nothing stands behind the last that wrote it.
-        reads, writes = issue.places
-        place = position
-        if engine in DISTANCE:
-            distance = DISTANCE[engine] if position >= BEGINNING else DISTANCE[Engine.LOAD]
-            place = max(min(position - distance, further.get(position, position)), -1)
-            if engine not in REORDERED:
-                place = max(place, last[engine])
-            for memory, selector in reads:
-                place = max(place, int(np.maximum.reduce(written[memory][selector])))
-            for memory, selector in writes:
-                place = max(place, int(np.maximum.reduce(touched[memory][selector])))
+    for position, (engine, place) in enumerate(zip(engines, wished, strict=True)):
+        if engine not in REORDERED:
+            place = max(place, last[engine])
+        for other in before.get(position, ()):
+            place = max(place, places[other])
         places.append(place)
         last[engine] = place
-        for memory, selector in reads:
-            # An instruction that keeps its place stands behind all before it.
-            latest = place if place == position else np.maximum(touched[memory][selector], place)
-            touched[memory][selector] = latest
-        for memory, selector in writes:  # nothing that touched the entries stands behind this place
-            written[memory][selector] = touched[memory][selector] = place
     # Equal places keep their order, so each instruction stays behind all that it depends on.
-    return [issues[position] for position in sorted(range(len(issues)), key=lambda each: (places[each], each))]
+    return sorted(range(len(issues)), key=places.__getitem__)  # the sort is stable
+
+
+def _wished(position: int, engine: Engine, further: Mapping[int, int]) -> int:
+    """Behind which position an instruction would go if it shared no entry with others."""
+    if engine not in DISTANCE:
+        return position
+    distance = DISTANCE[engine] if position >= BEGINNING else DISTANCE[Engine.LOAD]
+    return max(min(position - distance, further.get(position, position)), -1)
+
+
+def _before(conflicts: Conflicts, wished: Ints) -> dict[int, list[int]]:
+    """For each instruction, the earlier ones that may keep it from going where it is wished."""
+    earlier, later = conflicts.pairs
+    near = earlier > wished[later]  # nothing goes further down than it stood
+    keys = np.unique(later[near] * conflicts.length + earlier[near])
+    found: dict[int, list[int]] = {}
+    for key in keys.tolist():
+        position, other = divmod(key, conflicts.length)
+        found.setdefault(position, []).append(other)
+    return found

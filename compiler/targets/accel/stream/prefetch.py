@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from math import inf, prod
 
 import numpy as np
-import numpy.typing as npt
 
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
 from .....hw.isa import TAP_COLUMNS, Engine, Gemm, Load, Loop, Store, Vector
 from .....hw.load_counts import bytes_each
 from .....hw.memories import Memory
-from .stream import TRANSFERS, Issue, memory_sizes
+from .conflicts import Conflicts
+from .stream import TRANSFERS, Issue
 
 PIPELINE = 16
 """Cycles from the last micro-op of an instruction to its end, about."""
@@ -49,12 +49,14 @@ class _Timetable:
     free: Sequence[tuple[float, float]]  # when nobody uses the bus
 
 
-def prefetches(config: CoreConfig, rate: DramRate, issues: Sequence[Issue]) -> dict[int, int]:
+def prefetches(
+    config: CoreConfig, rate: DramRate, issues: Sequence[Issue], conflicts: Conflicts
+) -> dict[int, int]:  # fmt: skip
     """Of the loads of ``loadw``, by position in the stream: the position behind which each should go at the latest.
 
     What they share with other instructions is for the caller to look at.
     """
-    table = _timetable(config, rate, issues)
+    table = _timetable(config, rate, issues, conflicts)
     free = list(table.free)
     latest, moment = {}, inf
     for position in reversed(table.cost):
@@ -75,10 +77,11 @@ def prefetches(config: CoreConfig, rate: DramRate, issues: Sequence[Issue]) -> d
     return latest
 
 
-def _timetable(config: CoreConfig, rate: DramRate, issues: Sequence[Issue]) -> _Timetable:
-    sizes, bandwidth = memory_sizes(config, issues), rate.for_bus(config)
-    written: dict[str, npt.NDArray[np.int32]] = {memory: np.full(size, -1, np.int32) for memory, size in sizes.items()}
-    touched: dict[str, npt.NDArray[np.int32]] = {memory: np.full(size, -1, np.int32) for memory, size in sizes.items()}
+def _timetable(config: CoreConfig, rate: DramRate, issues: Sequence[Issue], conflicts: Conflicts) -> _Timetable:
+    bandwidth = rate.for_bus(config)
+    latest = np.full(len(issues), -1)
+    earlier, later = conflicts.pairs
+    np.maximum.at(latest, later, earlier)
     extents: dict[Engine, dict[int, int]] = {engine: {} for engine in Engine}
     clock = dict.fromkeys(Engine, 0)
     ended: list[int] = []
@@ -89,26 +92,16 @@ def _timetable(config: CoreConfig, rate: DramRate, issues: Sequence[Issue]) -> _
     cost: dict[int, int] = {}
     free: list[tuple[float, float]] = []
     now = bus = 0
-    for position, issue in enumerate(issues):
+    for position, (issue, last) in enumerate(zip(issues, latest.tolist(), strict=True)):
         engine = issue.instruction.engine
-        reads, writes = issue.places
-        last = -1
-        for memory, selector in reads:
-            last = max(last, int(np.maximum.reduce(written[memory][selector])))
-        for memory, selector in writes:
-            last = max(last, int(np.maximum.reduce(touched[memory][selector])))
-        for memory, selector in reads:
-            touched[memory][selector] = position
-        for memory, selector in writes:
-            written[memory][selector] = touched[memory][selector] = position
         ends.append(ended[last] if last >= 0 else 0)
         start = max(clock[engine], ends[-1])
         cycles = _cycles(config, bandwidth, issue, extents[engine])
         if engine is Engine.LOADW:
             end = 0
-            if writes:
+            if writes := issue.writes:
                 cost[position] = cycles
-                untaken[Engine.GEMM if writes[0][0] is Memory.WGT else Engine.VECTOR].append(position)
+                untaken[Engine.GEMM if writes[0].memory is Memory.WGT else Engine.VECTOR].append(position)
         elif engine in TRANSFERS:
             begin = max(bus, start)
             if begin > bus:

@@ -19,7 +19,7 @@ from .....hw.config import CoreConfig
 from .....hw.isa import Load, Scratchpad
 from .....hw.load_counts import bytes_each, entries_each, entries_of
 from .....hw.memories import Memory
-from .stream import RECENT, Access, Issue, memory_sizes
+from .stream import RECENT, Access, Issue
 
 _maximum = np.maximum.reduce
 
@@ -32,25 +32,28 @@ MOST_PARTS = 8
 
 def split_loads(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
     """The stream with such loads cut; it means the same."""
-    stored_by = np.full(memory_sizes(config, issues)[Memory.DRAM], -1, np.int32)
+    stops = [each.stop for issue in issues for both in issue.accesses for each in both if each.memory is Memory.DRAM]
+    stored_by = np.full(max(stops, default=0), -1, np.int32)  # granules of DRAM
     touched_by = np.full(config.wgt_depth, -1, np.int32)  # entries of ``wgt``
     stream: list[Issue] = []
     for position, issue in enumerate(issues):
-        reads, writes = issue.places
-        for memory, selector in writes:
-            if memory is Memory.DRAM:
-                stored_by[selector] = position
+        reads, writes = issue.accesses
+        for access in writes:
+            if access.memory is Memory.DRAM:
+                stored_by[access.selector()] = position
         instruction = issue.instruction
-        parts = [issue]
         if isinstance(instruction, Load):
-            if any(memory is Memory.DRAM for memory, _ in reads):
-                parts = _cut(config, issue, instruction, _cuts(config, instruction, stored_by, position))
+            if any(access.memory is Memory.DRAM for access in reads):
+                stream += _cut(config, issue, instruction, _cuts(config, instruction, stored_by, position))
             elif instruction.scratchpad is Scratchpad.WGT:
-                parts = _cut(config, issue, instruction, _cuts_of_weights(config, instruction, touched_by))
-        stream += parts
-        for memory, selector in (*reads, *writes):
-            if memory is Memory.WGT:
-                touched_by[selector] = position
+                stream += _cut(config, issue, instruction, _cuts_of_weights(config, instruction, touched_by))
+            else:
+                stream.append(issue)
+        else:
+            stream.append(issue)
+        for access in (*reads, *writes):
+            if access.memory is Memory.WGT:
+                touched_by[access.selector()] = position
     return stream
 
 
@@ -118,7 +121,7 @@ def _cut(config: CoreConfig, issue: Issue, load: Load, cuts: Sequence[int]) -> l
         read = Access(Memory.DRAM, part.offset, (part.rows, part.columns * units), (part.stride * units or 1, 1))
         written = Access(part.scratchpad.memory, index, (entries,), (1,))
         parts.append(Issue(part, (read,), (written,), issue.layer, issue.tile))
-        if not issue.places[0]:  # nothing writes what it reads (`forget_constants`)
+        if not issue.accesses[0]:  # nothing writes what it reads (`forget_constants`)
             parts[-1].forget(Memory.DRAM, written=False)
         index += entries
     return parts

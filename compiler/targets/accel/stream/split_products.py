@@ -109,14 +109,14 @@ def _taken_by_group(config: CoreConfig, issues: Sequence[Issue], products: dict[
         issue = issues[position]
         if position in products and _differ(reader[products[position].accumulators]):
             found.add(position)
-        reads, writes = issue.places
-        for memory, selector in writes:
-            if memory is Memory.ACC:
-                reader[selector] = -1
+        reads, writes = issue.accesses
+        for access in writes:
+            if access.memory is Memory.ACC:
+                reader[access.selector()] = -1
         if issue.instruction.engine is Engine.VECTOR:
-            for memory, selector in reads:
-                if memory is Memory.ACC:
-                    reader[selector] = position
+            for access in reads:
+                if access.memory is Memory.ACC:
+                    reader[access.selector()] = position
     return found
 
 
@@ -131,9 +131,9 @@ def _given_back_by_group(config: CoreConfig, issues: Sequence[Issue], products: 
             if readers.max() > position - RECENT and _differ(readers):
                 found.add(position)
         if issue.instruction.engine is Engine.VECTOR:
-            for memory, selector in chain(*issue.places):
-                if memory is Memory.ACC:
-                    reader[selector] = position
+            for access in chain(*issue.accesses):
+                if access.memory is Memory.ACC:
+                    reader[access.selector()] = position
     return found
 
 

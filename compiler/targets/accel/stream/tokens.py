@@ -14,52 +14,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from .....hw.config import CoreConfig
 from .....hw.isa import Engine
-from .stream import Issue, Selector, memory_sizes
+from .conflicts import Conflicts, conflicts_of
+from .stream import Issue
 
 ENGINES = len(Engine)
 Clock = list[int]
 """For each engine, how many of its instructions are known to be finished."""
 
 
-_maximum = np.maximum.reduce
-
-
-class _History:
-    """For each engine: the number of the last instruction that wrote (or read) each unit of a memory, or 0; and that of
-    the last one that wrote (or read) any unit."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._tables: dict[int, npt.NDArray[np.int32]] = {}
-        self._newest: Clock = [0] * ENGINES
-
-    def record(self, selector: Selector, engine: int, number: int) -> None:
-        table = self._tables.get(engine)
-        if table is None:
-            table = self._tables[engine] = np.zeros(self._size, np.int32)
-        table[selector] = number
-        self._newest[engine] = number
-
-    def latest(self, selector: Selector, engine: int, needed: Clock) -> None:
-        """Raise ``needed`` to the last instructions of the other engines that wrote (read) what is accessed."""
-        newest = self._newest
-        for other, table in self._tables.items():
-            if other != engine and newest[other] > needed[other]:
-                number = int(_maximum(table[selector]))
-                if number > needed[other]:
-                    needed[other] = number
-
-
-def insert_tokens(config: CoreConfig, issues: Sequence[Issue], *, in_turn: bool = False) -> list[Issue]:
+def insert_tokens(
+    config: CoreConfig, issues: Sequence[Issue], conflicts: Conflicts | None = None, *, in_turn: bool = False
+) -> list[Issue]:
     """The stream with ``waits`` and ``sends`` filled in.
 
-    ``in_turn``: each instruction waits for the one before it, so that no two engines ever work at the same time.
+    ``conflicts``: the stream's, where they are known. ``in_turn``: each instruction waits for the one before it, so
+    that no two engines ever work at the same time.
     """
-    edges = _edges_in_turn(issues) if in_turn else _find_edges(config, issues)
+    edges = _edges_in_turn(issues) if in_turn else _find_edges(issues, conflicts or conflicts_of(issues))
     _set_tokens(config, issues, edges)
     return list(issues)
 
@@ -70,27 +44,24 @@ def _edges_in_turn(issues: Sequence[Issue]) -> list[tuple[int, int]]:
     return [(place, place + 1) for place in range(len(issues) - 1) if engines[place] != engines[place + 1]]
 
 
-def _find_edges(config: CoreConfig, issues: Sequence[Issue]) -> list[tuple[int, int]]:
+def _find_edges(issues: Sequence[Issue], conflicts: Conflicts) -> list[tuple[int, int]]:
     """Pairs (earlier, later) of positions in the stream: a token goes from the one to the other."""
-    sizes = memory_sizes(config, issues)
-    written = {memory: _History(size) for memory, size in sizes.items()}
-    read = {memory: _History(size) for memory, size in sizes.items()}
+    engines = np.array([issue.instruction.engine for issue in issues], np.int64)
+    numbers, position_of = np.zeros(len(issues), np.int64), []  # of an engine's instructions, from 1
+    for engine in range(ENGINES):
+        own = np.flatnonzero(engines == engine)
+        numbers[own] = np.arange(1, len(own) + 1)
+        position_of.append([-1, *own.tolist()])
+    # The latest instruction of each other engine that has to be finished first.
+    earlier, later = conflicts.pairs
+    latest = np.zeros((len(issues), ENGINES), np.int64)
+    np.maximum.at(latest.ravel(), later * ENGINES + engines[earlier], numbers[earlier])
+    latest[np.arange(len(issues)), engines] = 0
     clocks = [[0] * ENGINES for _ in range(ENGINES)]
-    position_of: list[list[int]] = [[-1] for _ in range(ENGINES)]  # engine -> instruction number -> position
     clock_of: list[list[Clock]] = [[[0] * ENGINES] for _ in range(ENGINES)]
     edges: list[tuple[int, int]] = []
-    for position, issue in enumerate(issues):
-        engine = int(issue.instruction.engine)
-        number = len(position_of[engine])
+    for position, (engine, needed) in enumerate(zip(engines.tolist(), latest.tolist(), strict=True)):
         clock = clocks[engine]
-        needed = clock.copy()  # what is known already needs no token, and no look at units
-        # What is read and written is looked up and noted as written: that says no less.
-        reads, writes = issue.places
-        for memory, selector in reads:
-            written[memory].latest(selector, engine, needed)
-        for memory, selector in writes:
-            written[memory].latest(selector, engine, needed)
-            read[memory].latest(selector, engine, needed)
         late = [other for other in range(ENGINES) if needed[other] > clock[other]]
         if len(late) > 1:  # the latest first: it may know that the earlier ones have finished
             late.sort(key=lambda each: position_of[each][needed[each]], reverse=True)
@@ -98,13 +69,8 @@ def _find_edges(config: CoreConfig, issues: Sequence[Issue]) -> list[tuple[int, 
             if needed[other] > clock[other]:
                 edges.append((position_of[other][needed[other]], position))
                 clock[:] = map(max, clock, clock_of[other][needed[other]])
-        clock[engine] = number
-        position_of[engine].append(position)
+        clock[engine] += 1
         clock_of[engine].append(clock.copy())
-        for memory, selector in reads:
-            read[memory].record(selector, engine, number)
-        for memory, selector in writes:
-            written[memory].record(selector, engine, number)
     return edges
 
 

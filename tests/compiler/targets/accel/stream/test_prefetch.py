@@ -6,6 +6,7 @@ import pytest
 import weft
 from weft.compiler.graph import call
 from weft.compiler.targets.accel.stream import issue_early, prefetch
+from weft.compiler.targets.accel.stream.conflicts import conflicts_of
 from weft.compiler.targets.accel.stream.prefetch import MARGIN, PIPELINE, QUEUED, prefetches
 from weft.compiler.targets.accel.stream.stream import Access, Issue
 from weft.hw.config import PYNQ
@@ -40,7 +41,7 @@ def load(index: int, scratchpad: Scratchpad = Scratchpad.WGT, engine: Engine = E
 def moments(stream: list[Issue], rate: DramRate = USUAL_RATE) -> list[tuple[int, int]]:
     """Of each load of weights, in the stream's order: how many long products stand before its place, and its number."""
     found = []
-    for position, place in sorted(prefetches(PYNQ, rate, stream).items()):
+    for position, place in sorted(prefetches(PYNQ, rate, stream, conflicts_of(stream)).items()):
         before = sum(isinstance(each.instruction, Gemm) for each in stream[: place + 1])
         found.append((before, position))
     return found
@@ -103,14 +104,15 @@ def test_parameters_are_wanted_by_the_vector_engine() -> None:
 
 def test_a_load_goes_right_before_what_starts_at_its_moment() -> None:
     stream = classifier(10, 1)
-    ((position, place),) = prefetches(PYNQ, USUAL_RATE, stream).items()
-    table = prefetch._timetable(PYNQ, USUAL_RATE, stream)
+    ((position, place),) = prefetches(PYNQ, USUAL_RATE, stream, conflicts_of(stream)).items()
+    table = prefetch._timetable(PYNQ, USUAL_RATE, stream, conflicts_of(stream))
     moment = table.wanted[position] - MARGIN * COST
     assert table.reached[place] < moment <= table.reached[place + 1]
 
 
 def test_what_is_wanted_at_once_stays_where_it_is() -> None:
-    found = prefetches(PYNQ, USUAL_RATE, classifier(0, 30))
+    stream = classifier(0, 30)
+    found = prefetches(PYNQ, USUAL_RATE, stream, conflicts_of(stream))
     assert 0 < len(found) < 30
     assert 0 not in found
 
@@ -118,7 +120,8 @@ def test_what_is_wanted_at_once_stays_where_it_is() -> None:
 def test_a_word_arrives_after_the_latency() -> None:
     taker = Issue(Gemm(dst=0, src=0, wgt=0), (Access(Memory.INP, 0, (1,), (1,)),), ())
     stream = [load(0, Scratchpad.INP, Engine.LOAD), taker]
-    quick, slow = (prefetch._timetable(PYNQ, DramRate(latency=each), stream).ends[1] for each in (1, 101))
+    conflicts = conflicts_of(stream)
+    quick, slow = (prefetch._timetable(PYNQ, DramRate(latency=each), stream, conflicts).ends[1] for each in (1, 101))
     assert slow - quick == 100
 
 

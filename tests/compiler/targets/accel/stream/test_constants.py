@@ -5,18 +5,19 @@ from __future__ import annotations
 from copy import copy
 
 from hypothesis import given
-from weft.compiler.targets.accel.stream.issue_early import advance
-from weft.compiler.targets.accel.stream.stream import Access, Issue, forget_constants, memory_sizes
+from weft.compiler.targets.accel.stream.accesses import accesses_of
+from weft.compiler.targets.accel.stream.constants import forget_constants
+from weft.compiler.targets.accel.stream.stream import Access, Issue
 from weft.compiler.targets.accel.stream.tokens import insert_tokens
 from weft.hw.config import TINY
-from weft.hw.dram_rate import USUAL_RATE
 from weft.hw.memories import Memory
 
+from .test_issue_early import advance
 from .test_tokens import load, store, streams
 
 
 def finished(issues: list[Issue]) -> list[object]:
-    return [issue.finished for issue in insert_tokens(TINY, advance(TINY, USUAL_RATE, issues))]
+    return [issue.finished for issue in insert_tokens(TINY, advance(issues))]
 
 
 @given(streams)
@@ -44,4 +45,4 @@ def test_an_instruction_that_reads_a_constant_too_keeps_both() -> None:
 def test_results_that_nobody_reads_are_left_out() -> None:
     stream = [load(0, offset=9), store(0, offset=1), store(1, offset=1)]
     forget_constants(stream)
-    assert memory_sizes(TINY, stream)[Memory.DRAM] == 0
+    assert not len(accesses_of(stream)[Memory.DRAM].sets)
