@@ -75,13 +75,13 @@ class Cpu:
         return replace(model, statistics={**model.statistics, "tuned_kernels": tuned})
 
     def link_functions(self, module: Module, options: CpuOptions, job: Job) -> HostProgram:
-        """The program of a module whose functions another target leaves to the host."""
+        """The program of a module whose functions another target leaves to the host, in as few kernels as it can."""
         with IMPORTS:
             from ..loops.model import link_program
             from .kernels import loop_target
 
         target = loop_target(named_target(options.processor))
-        limits = replace(target.fusion, moved_bytes=MOVED_BYTES)
+        limits = replace(target.fusion, moved_bytes=MOVED_BYTES, through_moves=True)
         return link_program(module, replace(target, fusion=limits), options.threads, job)
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:

@@ -25,6 +25,7 @@ from .columns import columns_of
 from .fusion_limits import FusionLimits
 from .phases import joins_phases
 from .small_moves import joined_by_moves
+from .through_moves import COST_OF_READING, through_moves
 
 COST_OF_ROWS = 16
 """Arithmetic of a value of a row, at most, that stands where elements are computed. Loops hand such values out of
@@ -206,8 +207,7 @@ class _Fuser:
         self._join_casts()
         self._join_convolution()
         self._join_row_statistics()
-        if self.limits.moved_bytes:
-            self._join_by_moves()
+        self._join_by_moves()
         ordered = _ordered(self.root, self.times)
         inputs = _outside(ordered)
         stops = tuple(_boundary(value, self._reason(value)) for value in inputs if not isinstance(value, Var))
@@ -394,13 +394,14 @@ class _Fuser:
             self.times |= dict.fromkeys(moves, 1)
 
     def _join_by_moves(self) -> None:
-        """Let a kernel of small tensors compute what it reads through moves; a reshape alone costs nothing."""
+        """Let a kernel compute what it reads through moves; a reshape alone costs nothing."""
         members = tuple(self.members)
         if FusedGroup(members, _outside(members), self.anchor).is_alias:
             return
-        joined = joined_by_moves(self.members, self.uses, self.elsewhere, self.limits, self.why_not_compiled)
-        self.members += joined
-        self.times |= dict.fromkeys(joined, 1)
+        for join in (joined_by_moves, through_moves):
+            joined = join(self.members, self.uses, self.elsewhere, self.limits, self.why_not_compiled)
+            self.members += joined
+            self.times |= dict.fromkeys(joined, 1)
 
     def _join_casts(self) -> None:
         """Let a product, which copies operands of 16 bits, cast them as it does, if nothing else needs that. What it
@@ -420,7 +421,8 @@ class _Fuser:
     def _join_row_statistics(self) -> None:
         """Let elementwise operators compute the means and the like of rows that they need, if nothing else needs these:
         a row stays in the cache meanwhile. Images are left out, as they may be in blocks."""
-        if self.anchor is not None or not self.limits.row_statistics or len(self.root.shape) in (0, 1, 4):
+        images = () if self.limits.through_moves else (4,)
+        if self.anchor is not None or not self.limits.row_statistics or len(self.root.shape) in (0, 1, *images):
             return
         found = self._of_rows()
         while any(map(_reduces_rows, found)):  # what something else needs, too, or too often, is not computed here
@@ -476,6 +478,8 @@ class _Fuser:
             return True
         users = [user for user in (*self.members, *found) if node in user.args]
         behind = any(isinstance(arg, Call) and _starts(arg) and self.uses[arg] == 1 for arg in node.args)
+        if self.limits.through_moves and operator(str(node.op)).cost <= COST_OF_READING and not behind:
+            return True
         return all(_reduces_rows(user) for user in users) and not behind
 
     def _before(self, user: Call, value: Expr) -> FusedGroup | None:

@@ -57,7 +57,7 @@ def joined_by_moves(
             often, size = sum(times[member] * member.args.count(arg) for member in readers), arg.tensor_type.size
             if often > size and operator(str(arg.op)).cost > COST_TO_REPEAT:
                 continue
-            if often > REPEATED * size or _is_behind_a_start(arg) or refuses(arg):
+            if often > REPEATED * size or is_behind_a_start(arg) or refuses(arg):
                 continue
             times[arg] = often
             joined.append(arg)
@@ -70,7 +70,7 @@ def _each_element_once(node: Call) -> bool:
     return isinstance(node.op, str) and operator(node.op).fusion in (Fusion.ELEMENTWISE, Fusion.LAYOUT)
 
 
-def _is_behind_a_start(value: Call) -> bool:
+def is_behind_a_start(value: Call) -> bool:
     """Whether elementwise operators alone are between a value and a reduction or the like: their kernel makes it."""
     waiting, seen = [value], {value}
     while waiting:
