@@ -210,7 +210,7 @@ def _load_system(
 
         model = load_artifact(model, None)
     trusted = not model.from_file
-    load_core = partial(_load, model, progress=progress, trusted=trusted)
+    load_core = partial(_load, progress=progress, trusted=trusted)
     return SystemModule(model, config, device or "fsim", load_core, dram=dram, progress=progress)
 
 

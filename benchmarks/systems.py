@@ -1,13 +1,15 @@
 """Several cores on one memory: throughput by items, and the RTL against the timing model.
 
 Each network runs once on every core of a system at once, an item on each, and the throughput is compared with that of
-one core. "shared": all cores on one port behind an arbiter, so that they have the bandwidth of one; "own": a port of
-the same rate for each core, so that n cores have n times the bandwidth.
+one core. "shared": all cores on one port behind an arbiter, so that they have the bandwidth of one; "shared reads": the
+same, with one read of weights for all; "own": a port of the same rate for each core, so that n cores have n times the
+bandwidth.
 
     python benchmarks/systems.py                                     # timing model, images of 224x224
     python benchmarks/systems.py --rtl --size 64 --cores 2           # also in Verilator: bytes and cycles must be equal
     python benchmarks/systems.py --models a.weft b.weft              # what 'weft compile' wrote, instead of networks
     python benchmarks/systems.py --networks --programs 500           # random programs on random systems, in Verilator
+    python benchmarks/systems.py --networks --area                   # what the arbiters take
 """
 
 from __future__ import annotations
@@ -24,15 +26,21 @@ import weft
 from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.model import CompiledModel
 from weft.examples.models.build import build
+from weft.hw.axi import PAGE_BYTES
 from weft.hw.config import PYNQ, TINY, CoreConfig
+from weft.hw.interconnect import Arbiter
+from weft.hw.synthesis import Target, synthesise_verilog
 from weft.hw.system_config import SystemConfig
+from weft.hw.verilog import TOP, emit_component
 from weft.runtime.artifact import load as load_artifact
 from weft.runtime.inputs import read_inputs
+from weft.runtime.system_module import constant_pages, in_part
 from weft.sim import system_rtl
 from weft.sim.dram import DramModel
-from weft.sim.fuzz_system import compare_system, random_system_case
+from weft.sim.fuzz_system import compare_system, memory_bytes, random_system_case
 from weft.sim.system_fsim import FunctionalSystem
 from weft.sim.system_rtl import RtlSystem
+from weft.sim.system_run import NOTHING
 from weft.sim.system_timing import TimedProgram, predict_system
 from weft.sim.timing import predict
 
@@ -48,9 +56,16 @@ TARGETS = {
     ("resnet50", "shared", 4): 1.65,
     ("mobilenet_v2", "shared", 4): 1.54,
     ("resnet18", "shared", 4): 2.22,
+    ("resnet50", "shared reads", 2): 1.73,
+    ("mobilenet_v2", "shared reads", 2): 1.71,
+    ("resnet18", "shared reads", 2): 1.97,
+    ("resnet50", "shared reads", 4): 2.28,
+    ("mobilenet_v2", "shared reads", 4): 2.36,
+    ("resnet18", "shared reads", 4): 3.40,
 }
-"""Throughput against one core that is wanted of 16x16 cores on images of 224x224: without shared reads where the port
-is shared."""
+"""Throughput against one core that is wanted of 16x16 cores on images of 224x224."""
+
+PORTS = ("own", "shared", "shared reads")
 
 TOLERANCE = 0.02
 """By which a throughput may be below its target, which is rounded."""
@@ -61,6 +76,8 @@ RANDOM_SYSTEMS = {
     "2 alike": SystemConfig(cores=(TINY, TINY)),
     "2 unlike and 1 apart": SystemConfig(cores=(TINY, NARROW, TINY), ports=(0, 0, 1)),
     "4 alike": SystemConfig(cores=(TINY,) * 4),
+    "3 that share reads, 1 unlike": SystemConfig(cores=(TINY, TINY, NARROW), shared_reads=True),
+    "4 that share reads": SystemConfig(cores=(TINY,) * 4, shared_reads=True),
 }
 
 
@@ -88,7 +105,24 @@ class Row:
 
 def system_of(config: CoreConfig, count: int, ports: str) -> SystemConfig:
     """So many alike cores."""
-    return SystemConfig(cores=(config,) * count, ports=tuple(range(count)) if ports == "own" else ())
+    own = tuple(range(count)) if ports == "own" else ()
+    return SystemConfig(cores=(config,) * count, ports=own, shared_reads=ports == "shared reads" and count > 1)
+
+
+def cycles_on(system: SystemConfig, model: CompiledModel) -> int:
+    """Of an item on each core, program after program, as ``weft run --system`` lays them out."""
+    pages = constant_pages(model.on_core) if system.shared_reads else NOTHING
+    pitch = -(-model.on_core.window_bytes // PAGE_BYTES) * PAGE_BYTES if pages else 0
+    placed = [in_part(model, core * pitch) if pages else model for core in range(len(system.cores))]
+    cycles = 0
+    for number in range(len(model.programs)):
+        steps = [each.programs[number] for each in placed]
+        programs = [
+            TimedProgram(code=step.program, offset=core * pitch + step.program_offset)
+            for core, step in enumerate(steps)
+        ]
+        cycles += predict_system(system, programs, MEMORY, shared=pages).cycles or 0
+    return cycles
 
 
 def measure(network: str, core: str, model: CompiledModel, counts: list[int]) -> Iterator[Row]:
@@ -96,17 +130,18 @@ def measure(network: str, core: str, model: CompiledModel, counts: list[int]) ->
     config, size = model.config, model.inputs[0].shape[-1]
     programs = [TimedProgram(code=step.program, offset=step.program_offset) for step in model.programs]
     alone = sum(predict(config, each.code, MEMORY, offset=each.offset).cycles or 0 for each in programs)
-    for ports in ("own", "shared"):
+    for ports in PORTS:
         for count in counts:
-            system = system_of(config, count, ports)
-            cycles = sum(predict_system(system, [each] * count, MEMORY).cycles or 0 for each in programs)
+            if count == 1 and ports != "own":
+                continue
+            cycles = cycles_on(system_of(config, count, ports), model)
             wanted = TARGETS.get((network, ports, count)) if core == "16x16" and size == 224 else None
             yield Row(network, core, ports, count, cycles, alone, wanted)
 
 
-def rtl_equals(model: CompiledModel, count: int, quick: bool) -> str:
+def rtl_equals(model: CompiledModel, count: int, ports: str, quick: bool) -> str:
     """An item on each of ``count`` cores on one port, in the simulators and in Verilator: the first difference."""
-    system = system_of(model.config, count, "shared")
+    system = system_of(model.config, count, ports)
     items = [read_inputs(model.inputs, None, seed) for seed in range(count)]
     system_rtl.RtlSystem = partial(RtlSystem, quick=quick)  # type: ignore[misc, assignment]
     modules = [weft.load(model, device, system=system, dram=MEMORY) for device in ("fsim", "rtl")]
@@ -123,10 +158,10 @@ def campaign(programs: int) -> Iterator[Record]:
     """Random programs on each of the random systems, in Verilator: how many, and how many differ."""
     share = -(-programs // len(RANDOM_SYSTEMS))
     for name, system in RANDOM_SYSTEMS.items():
-        case = random_system_case(system, 0)
+        size = memory_bytes(len(system.cores))
         rtl, functional = (
-            RtlSystem(system, case.memory_bytes, quick=True, progress=lambda text: print(text, file=sys.stderr)),
-            FunctionalSystem(system, case.memory_bytes),
+            RtlSystem(system, size, quick=True, progress=lambda text: print(text, file=sys.stderr)),
+            FunctionalSystem(system, size),
         )
         different = 0
         for seed in range(share):
@@ -135,6 +170,16 @@ def campaign(programs: int) -> Iterator[Record]:
                 print(f"{name}, seed {seed}: {difference}", file=sys.stderr)
         yield Record(name, "random programs", "runs", share)
         yield Record(name, "random programs", "runs that differ", different, 0)
+
+
+def areas(counts: list[int]) -> Iterator[Record]:
+    """Of the arbiter for so many cores on one port, on a 7-series part, without and with shared reads."""
+    for count in counts:
+        for shares in (False, True):
+            text = emit_component(Arbiter([PYNQ] * count, shares_reads=shares), TOP)
+            figures = synthesise_verilog("arbiter", text, Target.XC7)[0].total
+            where = f"{count} x 16x16, {PORTS[1 + shares]}"
+            yield from (Record(where, "arbiter", name, value) for name, value in figures.items() if value)
 
 
 def compiled(arguments: argparse.Namespace) -> Iterator[tuple[str, str, CompiledModel]]:
@@ -160,6 +205,7 @@ def main() -> int:
     parser.add_argument("--rtl", action="store_true", help="also in Verilator, on the most cores and one port")
     parser.add_argument("--quick", action="store_true", help="RTL that builds faster and runs slower")
     parser.add_argument("--programs", type=int, default=0, help="random programs, in Verilator")
+    parser.add_argument("--area", action="store_true", help="synthesise the arbiters")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     rows: list[Row] = []
@@ -167,14 +213,16 @@ def main() -> int:
     for network, core, model in compiled(arguments):
         rows += measure(network, core, model, arguments.cores)
         if arguments.rtl:
-            difference = rtl_equals(model, max(arguments.cores), arguments.quick)
-            where = f"{max(arguments.cores)} x {core}, shared"
-            records.append(Record(where, network, "RTL against the model", difference or "equal", "equal"))
+            for ports in ("shared", "shared reads"):
+                difference = rtl_equals(model, max(arguments.cores), ports, arguments.quick)
+                where = f"{max(arguments.cores)} x {core}, {ports}"
+                records.append(Record(where, network, "RTL against the model", difference or "equal", "equal"))
     for row in rows:
         where = f"{row.count} x {row.core}, {row.ports}"
         records.append(Record(where, row.network, "cycles", row.cycles))
         records.append(Record(where, row.network, "throughput", round(row.throughput, 3), row.target))
     records += campaign(arguments.programs) if arguments.programs else []
+    records += areas([count for count in arguments.cores if count > 1]) if arguments.area else []
     print_table(
         f"Throughput by items, latency {MEMORY.latency}, {MEMORY.bytes_per_cycle} bytes a cycle and port",
         ["network", "core", "ports", "cores", "cycles", "throughput", "wanted"],
@@ -186,7 +234,7 @@ def main() -> int:
     )  # fmt: skip
     others = [record for record in records if record.figure not in ("cycles", "throughput")]
     if others:
-        print_table("RTL", ["system", "workload", "figure", "value"],
+        print_table("Hardware", ["system", "workload", "figure", "value"],
                     [(each.config, each.workload, each.figure, str(each.value)) for each in others])  # fmt: skip
     if arguments.json:
         write_json(arguments.json, records)

@@ -105,12 +105,15 @@ class Core(wiring.Component):
         High from the end of a program (or its fault) until cleared, where enabled.
     trace
         For each engine its events and activity; for simulation and debugging, may stay unconnected.
+    running
+        With ``tells_running``: a program runs, and its cycles are counted.
 
     The contents of the scratchpads are in memories of the hierarchy that :func:`memory_paths` names.
     """
 
-    def __init__(self, config: CoreConfig) -> None:
+    def __init__(self, config: CoreConfig, *, tells_running: bool = False) -> None:
         self.config = config
+        self._tells_running = tells_running
         engines = {engine.name.lower(): Out(TraceSignature()) for engine in Engine}
         super().__init__(
             {
@@ -118,6 +121,7 @@ class Core(wiring.Component):
                 "s_axil": Out(RegisterSlaveSignature()),
                 "interrupt": Out(1),
                 "trace": Out(wiring.Signature(engines)),
+                **({"running": Out(1)} if tells_running else {}),
             }
         )
 
@@ -188,6 +192,8 @@ class Core(wiring.Component):
             classes.number.eq(registers.class_number),
             registers.class_count.eq(classes.value),
         ]
+        if self._tells_running:
+            m.d.comb += self.running.eq(control.counting)
         m.d.sync += drained.eq(
             fetch.finished & Cat(engines[engine].idle & queues[engine].empty for engine in Engine).all()
         )

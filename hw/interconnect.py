@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import fifo, wiring
 from amaranth.lib.wiring import In, Out
 
-from .axi import BURST_INCR, CACHE_NORMAL, ID_BITS, MasterSignature
+from .axi import BURST_INCR, CACHE_NORMAL, ID_BITS, PAGE_BYTES, MasterSignature, ReadClient
 from .config import CoreConfig
+from .register_windows import PAGE_BITS
+from .shared_reads import SharedReads
 
 WRITES_ORDERED = 16
 """Write bursts whose address was granted and whose words are not all sent."""
@@ -23,6 +27,15 @@ def port_id_bits(cores: int) -> int:
     return ID_BITS + (cores - 1).bit_length()
 
 
+@dataclass(frozen=True)
+class _Source:
+    """One that asks at an address channel: its handshake, and what the register is to hold of it."""
+
+    valid: Value
+    ready: Signal
+    held: Mapping[str, Value]
+
+
 class Arbiter(wiring.Component):
     """Joins the buses of ``cores`` at one port.
 
@@ -31,17 +44,32 @@ class Arbiter(wiring.Component):
     with core 0, so that what a program takes depends on no program before it. Words of writes follow in the order of
     the granted addresses. Answers go by their ID, without a register.
 
+    With ``shares_reads``, reads of weights in a part of the memory meet (:class:`.SharedReads`), and have a turn of
+    their own, the last. All reads of weights then have one ID, so that each core gets its own in their order.
+
     core_0, core_1, ...
-        The cores.
+        The cores. Each takes a word that it asked for at once: ``rready`` is high.
     port
         The memory, with IDs of :func:`port_id_bits`.
+    running
+        With ``shares_reads``, a bit for each core: its program runs.
+    shared_start, shared_stop
+        With ``shares_reads``, the pages of the memory that are shared.
     """
 
-    def __init__(self, cores: Sequence[CoreConfig]) -> None:
+    def __init__(self, cores: Sequence[CoreConfig], *, shares_reads: bool = False) -> None:
         self.configs = tuple(cores)
         self.count = len(self.configs)
+        self.shares_reads = shares_reads
         buses = {f"core_{number}": In(MasterSignature(config)) for number, config in enumerate(self.configs)}
-        super().__init__({**buses, "port": Out(MasterSignature(self.configs[0], port_id_bits(self.count)))})
+        sharing = {"running": In(self.count), "shared_start": In(PAGE_BITS), "shared_stop": In(PAGE_BITS)}
+        super().__init__(
+            {
+                **buses,
+                "port": Out(MasterSignature(self.configs[0], port_id_bits(self.count))),
+                **(sharing if shares_reads else {}),
+            }
+        )
 
     @property
     def cores(self) -> list[wiring.FlippedInterface]:
@@ -53,68 +81,126 @@ class Arbiter(wiring.Component):
         port = self.port
         read_ends = port.rvalid & port.rready & port.rlast
         reads = sum(config.read_outstanding for config in self.configs)
-        self._addresses(m, "ar", Value.cast(1), read_ends, reads)
+        if self.shares_reads:
+            members = self._shared_reads(m, read_ends, reads)
+        else:
+            sources = [self._source(number, bus, "ar") for number, bus in enumerate(self.cores)]
+            self._addresses(m, "ar", sources, Value.cast(1), read_ends, reads)
+            members = Const(0, self.count)
         m.submodules.order = order = fifo.SyncFIFO(width=max(1, (self.count - 1).bit_length()), depth=WRITES_ORDERED)
         writes = sum(config.write_outstanding for config in self.configs)
-        grant, takes = self._addresses(m, "aw", order.w_rdy, port.bvalid & port.bready, writes)
+        sources = [self._source(number, bus, "aw") for number, bus in enumerate(self.cores)]
+        grant, takes = self._addresses(m, "aw", sources, order.w_rdy, port.bvalid & port.bready, writes)
         m.d.comb += [
             order.w_en.eq(takes),
             order.w_data.eq(grant),
             order.r_en.eq(port.wvalid & port.wready & port.wlast),
         ]
         self._words(m, order)
-        self._answers(m)
+        self._answers(m, members)
         return m
 
-    def _addresses(self, m: Module, channel: str, room: Value, ends: Value, most: int) -> tuple[Signal, Signal]:
-        """One address channel; which core is granted, and whether one is in this cycle. ``ends``: a burst of the
-        channel is over; ``most``: bursts that can be under way."""
+    def _source(self, number: int, bus: Any, channel: str) -> _Source:
+        """A core at an address channel, with its number above its ID."""
 
-        def of(bus: object, name: str) -> Signal:
+        def of(name: str) -> Signal:
             signal: Signal = getattr(bus, f"{channel}{name}")
             return signal
 
-        cores = range(self.count)
-        last = Signal(cores, name=f"{channel}_last")
-        after = Signal(cores, name=f"{channel}_after")
-        grant = Signal(cores, name=f"{channel}_grant")
+        held = {"id": Cat(of("id"), Const(number)), "addr": of("addr"), "len": of("len")}
+        return _Source(of("valid"), of("ready"), held)
+
+    def _shared_reads(self, m: Module, read_ends: Value, most: int) -> Value:
+        """The AR channel where reads of weights may be shared; to which cores the words of the oldest go."""
+        m.submodules.shared = shared = SharedReads(self.configs[0], self.count)
+        m.submodules.members = members = fifo.SyncFIFO(width=self.count, depth=most)
+        m.d.comb += shared.running.eq(self.running)
+        weights = Const(ReadClient.LOADW, ID_BITS)
+        page = (PAGE_BYTES - 1).bit_length()
+        sources = []
+        for number, bus in enumerate(self.cores):
+            plain = self._source(number, bus, "ar")
+            is_weights, meets = Signal(name=f"weights_{number}"), Signal(name=f"meets_{number}")
+            ready = Signal(name=f"ready_{number}")
+            ask = shared.asks[number]
+            m.d.comb += [
+                is_weights.eq(bus.arid == weights),
+                meets.eq(
+                    is_weights & (bus.araddr[page:] >= self.shared_start) & (bus.araddr[page:] < self.shared_stop)
+                ),
+                ask.valid.eq(bus.arvalid & meets),
+                ask.payload.addr.eq(bus.araddr),
+                ask.payload.len.eq(bus.arlen),
+                bus.arready.eq(Mux(meets, ask.ready, ready)),
+            ]
+            # Weights that are not shared do not overtake those that wait.
+            valid = bus.arvalid & ~meets & ~(is_weights & shared.waits[number])
+            own = {**plain.held, "id": Mux(is_weights, weights, plain.held["id"])}
+            sources.append(_Source(valid, ready, own))
+        burst = shared.reads.payload
+        together = {"id": weights, "addr": burst.addr, "len": burst.len}
+        sources.append(_Source(shared.reads.valid, shared.reads.ready, together))
+        grant, takes = self._addresses(m, "ar", sources, Value.cast(1), read_ends, most)
+        granted_weights = Signal()
+        with m.Switch(grant):
+            for number, bus in enumerate(self.cores):
+                with m.Case(number):
+                    m.d.comb += [granted_weights.eq(bus.arid == weights), members.w_data.eq(1 << number)]
+            with m.Case(self.count):
+                m.d.comb += [granted_weights.eq(1), members.w_data.eq(shared.members)]
+        m.d.comb += [
+            members.w_en.eq(takes & granted_weights),
+            members.r_en.eq(read_ends & (self.port.rid == weights)),
+        ]
+        return members.r_data
+
+    def _addresses(
+        self, m: Module, channel: str, sources: Sequence[_Source], room: Value, ends: Value, most: int
+    ) -> tuple[Signal, Signal]:
+        """One address channel; which source is granted, and whether one is in this cycle. ``ends``: a burst of the
+        channel is over; ``most``: bursts that can be under way."""
+
+        def of_port(name: str) -> Signal:
+            signal: Signal = getattr(self.port, f"{channel}{name}")
+            return signal
+
+        count = len(sources)
+        last = Signal(range(count), name=f"{channel}_last")
+        after = Signal(range(count), name=f"{channel}_after")
+        grant = Signal(range(count), name=f"{channel}_grant")
         takes = Signal(name=f"{channel}_takes")
         held = Signal(name=f"{channel}_held")
-        under_way = Signal(range(most + self.count + 1), name=f"{channel}_under_way")
-        free = ~held | of(self.port, "ready")
+        under_way = Signal(range(most + count + 1), name=f"{channel}_under_way")
+        free = ~held | of_port("ready")
         m.d.comb += [
-            after.eq(Mux(under_way == 0, self.count - 1, last)),
-            takes.eq(free & room & Cat(of(bus, "valid") for bus in self.cores).any()),
-            of(self.port, "valid").eq(held),
+            after.eq(Mux(under_way == 0, count - 1, last)),
+            takes.eq(free & room & Cat(source.valid for source in sources).any()),
+            of_port("valid").eq(held),
         ]
         with m.Switch(after):
-            for number in cores:
-                with m.Case(number):  # of several assignments the last counts: the next core's
-                    for step in reversed(range(1, self.count + 1)):
-                        candidate = (number + step) % self.count
-                        with m.If(of(self.cores[candidate], "valid")):
+            for number in range(count):
+                with m.Case(number):  # of several assignments the last counts: the next source's
+                    for step in reversed(range(1, count + 1)):
+                        candidate = (number + step) % count
+                        with m.If(sources[candidate].valid):
                             m.d.comb += grant.eq(candidate)
         m.d.sync += under_way.eq(under_way + takes - ends)
         with m.If(free):
             m.d.sync += held.eq(takes)
         with m.If(takes):
             m.d.sync += last.eq(grant)
-        registers = {name: Signal.like(of(self.port, name), name=f"{channel}_{name}") for name in HELD}
+        registers = {name: Signal.like(of_port(name), name=f"{channel}_{name}") for name in HELD}
         with m.Switch(grant):
-            for number, bus in enumerate(self.cores):
+            for number, source in enumerate(sources):
                 with m.Case(number):
-                    m.d.comb += of(bus, "ready").eq(takes)
+                    m.d.comb += source.ready.eq(takes)
                     with m.If(takes):
-                        m.d.sync += [
-                            registers["id"].eq(Cat(of(bus, "id"), Value.cast(number))),
-                            registers["addr"].eq(of(bus, "addr")),
-                            registers["len"].eq(of(bus, "len")),
-                        ]
+                        m.d.sync += [registers[name].eq(source.held[name]) for name in HELD]
         m.d.comb += [
-            *(of(self.port, name).eq(register) for name, register in registers.items()),
-            of(self.port, "size").eq(self.configs[0].bus_bytes.bit_length() - 1),
-            of(self.port, "burst").eq(BURST_INCR),
-            of(self.port, "cache").eq(CACHE_NORMAL),
+            *(of_port(name).eq(register) for name, register in registers.items()),
+            of_port("size").eq(self.configs[0].bus_bytes.bit_length() - 1),
+            of_port("burst").eq(BURST_INCR),
+            of_port("cache").eq(CACHE_NORMAL),
         ]
         return grant, takes
 
@@ -132,8 +218,8 @@ class Arbiter(wiring.Component):
                         port.wlast.eq(bus.wlast),
                     ]
 
-    def _answers(self, m: Module) -> None:
-        """The R and B channels, by ID."""
+    def _answers(self, m: Module, members: Value) -> None:
+        """The R and B channels, by ID; words of weights that may be shared go to the ``members``."""
         port = self.port
         for bus in self.cores:
             m.d.comb += [
@@ -153,3 +239,7 @@ class Arbiter(wiring.Component):
                             getattr(bus, f"{letter}valid").eq(valid),
                             ready.eq(getattr(bus, f"{letter}ready")),
                         ]
+        if self.shares_reads:
+            with m.If(port.rid[:ID_BITS] == ReadClient.LOADW):
+                m.d.comb += port.rready.eq(1)
+                m.d.comb += [bus.rvalid.eq(port.rvalid & members[number]) for number, bus in enumerate(self.cores)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ from .config import CoreConfig
 from .decode import DAMAGED, decode_sound
 from .errors import InstructionError
 from .instruction_checksum import damaged_words, seal_words
-from .isa import Instruction, unsealed
+from .isa import Instruction, Load, Store, unsealed
 
 Code = npt.NDArray[np.uint8]
 
@@ -21,6 +22,14 @@ def assemble(config: CoreConfig, program: Sequence[Instruction]) -> Code:
     size = config.instruction_bytes
     words = b"".join([unsealed(config, instruction).to_bytes(size, "little") for instruction in program])
     return seal_words(np.frombuffer(words, dtype=np.uint8).reshape(-1, size)).ravel()
+
+
+def moved(program: Sequence[Instruction], granules: int, which: Callable[[Load | Store], bool]) -> list[Instruction]:
+    """The program with ``granules`` added to the offset of each transfer that ``which`` is true of."""
+    return [
+        replace(each, offset=each.offset + granules) if isinstance(each, (Load, Store)) and which(each) else each
+        for each in program
+    ]
 
 
 def program_words(config: CoreConfig, program: Code) -> list[int]:

@@ -26,6 +26,14 @@ GROUP_WINDOW = GROUP * WINDOW_BYTES
 GROUP_MEMBERS = GROUP_WINDOW + WINDOW_BYTES - 4
 """Register with a bit for each core: the members of the group; all after a reset."""
 
+SHARED_STOP = GROUP_MEMBERS - 4
+SHARED_START = GROUP_MEMBERS - 8
+"""Registers of a system that shares reads: the first page of the memory whose reads of weights cores share, and the
+first page behind them. Both are 0 after a reset: nothing is shared. To be written while no core runs."""
+
+PAGE_BITS = 32
+"""Width of the number of a page of 4 KiB."""
+
 
 class RegisterWindows(wiring.Component):
     """One write, and one read, at a time. An address that is no core's is answered with DECERR.
@@ -34,12 +42,20 @@ class RegisterWindows(wiring.Component):
         The slave that the host sees.
     core_0, core_1, ...
         To the registers of each core.
+    shared_start, shared_stop
+        With ``shares_reads``, what was written to these registers.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, shares_reads: bool = False) -> None:
         self.count = count
         inside = {f"core_{number}": In(RegisterSlaveSignature()) for number in range(count)}
-        super().__init__({"outside": Out(RegisterSlaveSignature(ADDRESS_BITS)), **inside})
+        pages = {name: Out(PAGE_BITS) for name in ("shared_start", "shared_stop")} if shares_reads else {}
+        super().__init__({"outside": Out(RegisterSlaveSignature(ADDRESS_BITS)), **inside, **pages})
+        self.members = Signal(count, init=(1 << count) - 1)
+        self._own = {GROUP_MEMBERS: self.members}
+        """Registers that are no core's."""
+        if shares_reads:
+            self._own |= {SHARED_START: self.shared_start, SHARED_STOP: self.shared_stop}
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -52,7 +68,6 @@ class RegisterWindows(wiring.Component):
 
     def _write(self, m: Module) -> None:
         outside, cores = self.outside, self._cores()
-        self.members = members = Signal(self.count, init=(1 << self.count) - 1)
         address, data, strobes = Signal(ADDRESS_BITS), Signal(32), Signal(4)
         # Of each core: its address, its data and its response are still to come.
         addresses, words, responses = Signal(self.count), Signal(self.count), Signal(self.count)
@@ -60,22 +75,25 @@ class RegisterWindows(wiring.Component):
         number = outside.awaddr[REGISTER_ADDRESS_BITS:]
         chosen = Signal(self.count)
         with m.If(number == GROUP):
-            m.d.comb += chosen.eq(members)
+            m.d.comb += chosen.eq(self.members)
         with m.Else():
             m.d.comb += chosen.eq(1 << number)
         with m.FSM(name="write"):
             with m.State("idle"), m.If(outside.awvalid & outside.wvalid):
                 m.d.comb += [outside.awready.eq(1), outside.wready.eq(1)]
                 m.d.sync += [address.eq(outside.awaddr), data.eq(outside.wdata), strobes.eq(outside.wstrb), error.eq(0)]
-                with m.If(outside.awaddr == GROUP_MEMBERS):
-                    m.d.sync += members.eq(outside.wdata)
-                    m.next = "answer"
-                with m.Elif(chosen == 0):
-                    m.d.sync += error.eq(1)
-                    m.next = "answer"
-                with m.Else():
-                    m.d.sync += [addresses.eq(chosen), words.eq(chosen), responses.eq(chosen)]
-                    m.next = "send"
+                with m.Switch(outside.awaddr):
+                    for place, register in self._own.items():
+                        with m.Case(place):
+                            m.d.sync += register.eq(outside.wdata)
+                            m.next = "answer"
+                    with m.Default():
+                        with m.If(chosen == 0):
+                            m.d.sync += error.eq(1)
+                            m.next = "answer"
+                        with m.Else():
+                            m.d.sync += [addresses.eq(chosen), words.eq(chosen), responses.eq(chosen)]
+                            m.next = "send"
             with m.State("send"):
                 for bit, core in enumerate(cores):
                     m.d.comb += [
@@ -123,8 +141,10 @@ class RegisterWindows(wiring.Component):
                             m.next = "answer"
                 with m.If(number >= self.count):
                     m.d.sync += [data.eq(0), response.eq(Response.DECERR)]
-                    with m.If(address == GROUP_MEMBERS):
-                        m.d.sync += [data.eq(self.members), response.eq(Response.OKAY)]
+                    with m.Switch(address):
+                        for place, register in self._own.items():
+                            with m.Case(place):
+                                m.d.sync += [data.eq(register), response.eq(Response.OKAY)]
                     m.next = "answer"
             with m.State("answer"):
                 m.d.comb += [outside.rvalid.eq(1), outside.rdata.eq(data), outside.rresp.eq(response)]

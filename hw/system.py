@@ -19,11 +19,10 @@ from .system_config import SystemConfig
 class CoreInstance(wiring.Component):
     """A core that stands elsewhere as the Verilog module ``module``; without its trace."""
 
-    def __init__(self, config: CoreConfig, module: str) -> None:
+    def __init__(self, config: CoreConfig, module: str, *, tells_running: bool) -> None:
         self.module = module
-        super().__init__(
-            {"m_axi": Out(MasterSignature(config)), "s_axil": Out(RegisterSlaveSignature()), "interrupt": Out(1)}
-        )
+        buses = {"m_axi": Out(MasterSignature(config)), "s_axil": Out(RegisterSlaveSignature())}
+        super().__init__({**buses, "interrupt": Out(1), **({"running": Out(1)} if tells_running else {})})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -60,12 +59,13 @@ class System(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         configs = self.config.cores
+        shares = self.config.shared_reads
         cores: list[Core | CoreInstance]
         if self.modules:
-            cores = [CoreInstance(*each) for each in zip(configs, self.modules, strict=True)]
+            cores = [CoreInstance(*each, tells_running=shares) for each in zip(configs, self.modules, strict=True)]
         else:
-            cores = [Core(config) for config in configs]
-        m.submodules.windows = windows = RegisterWindows(len(cores))
+            cores = [Core(config, tells_running=shares) for config in configs]
+        m.submodules.windows = windows = RegisterWindows(len(cores), shares_reads=shares)
         connect(m, windows.outside, flipped(self.s_axil))
         for number, core in enumerate(cores):
             m.submodules[f"core_{number}"] = core
@@ -76,10 +76,16 @@ class System(wiring.Component):
             if len(members) == 1:
                 connect(m, cores[members[0]].m_axi, flipped(outside))
                 continue
-            arbiter = Arbiter([configs[number] for number in members])
+            arbiter = Arbiter([configs[number] for number in members], shares_reads=shares)
             m.submodules[f"arbiter_{port}"] = arbiter
             connect(m, arbiter.port, flipped(outside))
             for place, number in enumerate(members):
                 connect(m, cores[number].m_axi, getattr(arbiter, f"core_{place}"))
+            if shares:
+                m.d.comb += [
+                    arbiter.running.eq(Cat(cores[number].running for number in members)),
+                    arbiter.shared_start.eq(windows.shared_start),
+                    arbiter.shared_stop.eq(windows.shared_stop),
+                ]
         m.d.comb += self.interrupts.eq(Cat(core.interrupt for core in cores))
         return m

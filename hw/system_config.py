@@ -25,11 +25,14 @@ class SystemConfig:
     ports
         For each core the number of its memory port; by default all share port 0. Ports count from 0 without a gap. An
         arbiter stands in front of a port that several cores share, and nothing in front of one that a core has alone.
+    shared_reads
+        Whether one read of the memory answers all cores of a port that read the same weights (:mod:`.shared_reads`).
     """
 
     cores: tuple[CoreConfig, ...]
     ports: tuple[int, ...] = ()
     name: str = "system"
+    shared_reads: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -44,6 +47,11 @@ class SystemConfig:
                 raise ConfigError(f"{core!r:.80} is no configuration of a core", at=f"cores[{number}]")
         self._check_buses()
         self._check_ports()
+        if not isinstance(self.shared_reads, bool):
+            raise ConfigError(f"shared_reads must be true or false, not {self.shared_reads!r:.80}", at="shared_reads")
+        if self.shared_reads and self.port_count == len(self.cores):
+            raise ConfigError("no two cores have one port, so there is nobody to share reads with", at="shared_reads",
+                              hint="give cores the same port, or leave shared_reads out")  # fmt: skip
 
     def _check_buses(self) -> None:
         first = self.cores[0]
@@ -87,7 +95,9 @@ class SystemConfig:
     def to_json(self) -> str:
         """JSON text; :meth:`from_json` reads it back."""
         cores = [asdict(core) for core in self.cores]
-        return json.dumps({"name": self.name, "cores": cores, "ports": list(self.ports)}, indent=1) + "\n"
+        ports = list(self.ports)
+        text = {"name": self.name, "cores": cores, "ports": ports, "shared_reads": self.shared_reads}
+        return json.dumps(text, indent=1) + "\n"
 
     @staticmethod
     def from_json(text: str) -> SystemConfig:

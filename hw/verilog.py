@@ -58,16 +58,23 @@ def emit_verilog(
     """
 
     def emitted(top: wiring.Component, name: str) -> str:
-        return plain_names(fold_repeats(run_yosys(_rtlil(top, name, multipliers), initial_values=initial_values)))
+        return emit_component(top, name, multipliers, initial_values=initial_values)
 
     if isinstance(config, CoreConfig):
         return TIMESCALE + emitted(Core(config), TOP)
     # Cores that are alike are one module: Yosys and Verilator see each once.
     kinds = list(dict.fromkeys(replace(core, name="") for core in config.cores))
     names = {kind: f"{TOP}_{number}" for number, kind in enumerate(kinds)}
-    texts = [emitted(Core(kind), names[kind]) for kind in kinds]
+    texts = [emitted(Core(kind, tells_running=config.shared_reads), names[kind]) for kind in kinds]
     top = System(config, [names[replace(core, name="")] for core in config.cores])
     return TIMESCALE + "\n".join([*texts, emitted(top, SYSTEM_TOP)])
+
+
+def emit_component(
+    top: wiring.Component, name: str, multipliers: Multipliers = Multipliers.PLAIN, *, initial_values: bool = True
+) -> str:
+    """Verilog of any component as the module ``name``, with those below it; as for :func:`emit_verilog`."""
+    return plain_names(fold_repeats(run_yosys(_rtlil(top, name, multipliers), initial_values=initial_values)))
 
 
 def _rtlil(top: wiring.Component, name: str, multipliers: Multipliers) -> str:

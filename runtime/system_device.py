@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..hw.axi import PAGE_BYTES
+from ..hw.config import REACH_BITS
 from ..hw.system_config import SystemConfig
 from ..imports import IMPORTS
 from ..sim.dram import DramModel
 from ..sim.result import RunResult
-from ..sim.system_run import CoreProgram, SystemResult
+from ..sim.system_run import NOTHING, CoreProgram, SystemResult
 from .device import Bytes, LocalDevice, Progress
 from .errors import DeviceError
 
@@ -26,11 +27,12 @@ SYSTEM_DEVICES = ("fsim", "rtl")
 
 
 class SystemDevice:
-    """The cores of a system, with a window of ``window_bytes`` each; ``kind`` is one of :data:`SYSTEM_DEVICES`."""
+    """The cores of a system, each with a part of ``window_bytes`` of the memory, its window; ``kind`` is one of
+    :data:`SYSTEM_DEVICES`."""
 
     def __init__(
-        self, config: SystemConfig, kind: str, window_bytes: int, *, dram: DramModel | None = None,
-        progress: Progress | None = None,
+        self, config: SystemConfig, kind: str, window_bytes: int, *, shared: range = NOTHING,
+        dram: DramModel | None = None, progress: Progress | None = None,
     ) -> None:  # fmt: skip
         if kind not in SYSTEM_DEVICES:
             raise DeviceError(f"device {kind!r} runs no systems", hint=f"those that do: {', '.join(SYSTEM_DEVICES)}")
@@ -38,8 +40,16 @@ class SystemDevice:
         self.kind = kind
         self.dram = dram or DramModel.of(config.cores[0])
         self.window_bytes = window_bytes
-        self._pitch = -(-window_bytes // PAGE_BYTES) * PAGE_BYTES
-        self._simulator = self._make(self._pitch * len(config.cores), progress)
+        self.pitch = -(-window_bytes // PAGE_BYTES) * PAGE_BYTES
+        """Bytes from one core's part of the memory to the next one's."""
+        self.shared = shared
+        """Bytes of core 0's part that all cores read. Where there are any, all have one window, the whole memory."""
+        self._memory_bytes = self.pitch * len(config.cores)
+        if shared and self._memory_bytes > 1 << REACH_BITS:
+            raise DeviceError(f"{len(config.cores)} cores that share reads need one window of {self._memory_bytes:,} "
+                              f"bytes, but loads and stores reach no further than {1 << REACH_BITS:,}",
+                              hint="use fewer cores, or a system without shared_reads")  # fmt: skip
+        self._simulator = self._make(self._memory_bytes, progress)
         self.cores = tuple(CoreOfSystem(self, core) for core in range(len(config.cores)))
         self.results: list[SystemResult] = []
         """Of each run since :meth:`begin`."""
@@ -58,8 +68,8 @@ class SystemDevice:
         return FunctionalSystem(self.config, memory_bytes, check_races=False)
 
     def window(self, core: int) -> Bytes:
-        """A core's window; writing to the array writes to the memory."""
-        return self._simulator.dram[core * self._pitch :][: self.window_bytes]
+        """A core's part; writing to the array writes to the memory."""
+        return self._simulator.dram[core * self.pitch :][: self.window_bytes]
 
     def begin(self, count: int) -> None:
         """The first ``count`` cores will run, a thread each, and wait for each other at each program."""
@@ -73,9 +83,10 @@ class SystemDevice:
 
     def execute(self, core: int, offset: int, count: int) -> RunResult:
         """A program of one core; it begins when all cores have theirs."""
-        self._programs[core] = CoreProgram(
-            offset=offset, count=count, window_start=core * self._pitch, window_bytes=self.window_bytes
-        )
+        start, size = core * self.pitch, self.window_bytes
+        if self.shared:
+            offset, start, size = start + offset, 0, self._memory_bytes
+        self._programs[core] = CoreProgram(offset=offset, count=count, window_start=start, window_bytes=size)
         self._barrier.wait()
         result = self.results[-1].cores[core]
         assert result is not None
@@ -83,7 +94,7 @@ class SystemDevice:
 
     def _run(self) -> None:
         """Called in one of the threads, while all others wait."""
-        done = self._simulator.run(self._programs)
+        done = self._simulator.run(self._programs, shared=self.shared)
         if self.kind == "fsim" and not done.faults:
             done = self._timed(done)
         self.results.append(done)
@@ -99,8 +110,8 @@ class SystemDevice:
                 continue
             first = program.window_start + program.offset
             code = self._simulator.dram[first : first + program.count * config.instruction_bytes].copy()
-            timed_programs.append(TimedProgram(code=code, offset=program.offset))
-        timed = predict_system(self.config, timed_programs, self.dram)
+            timed_programs.append(TimedProgram(code=code, offset=program.offset, window_start=program.window_start))
+        timed = predict_system(self.config, timed_programs, self.dram, shared=self.shared)
         cores = tuple(
             when and what and replace(when, tokens_left=what.tokens_left)
             for when, what in zip(timed.cores, done.cores, strict=True)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from ..compiler.model import CompiledModel
+from ..compiler.model import CompiledModel, CorePart, CoreStep, HostStep
+from ..hw.axi import PAGE_BYTES
+from ..hw.isa import Load, Store
+from ..hw.programs import assemble, disassemble, moved
 from ..hw.system_config import SystemConfig
 from ..sim.dram import DramModel
-from ..sim.system_run import SystemResult
+from ..sim.system_run import NOTHING, SystemResult
 from ..sim.timing import predict
 from .device import Progress, memory_of
 from .errors import CoreFaultError, DeviceError, InputError
@@ -41,6 +45,34 @@ class CoreUse:
         return self.cycles - self.alone
 
 
+def constant_pages(core: CorePart) -> range:
+    """The pages of a window in which constants lie."""
+    first = min((each.offset for each in core.constants), default=0)
+    stop = max((each.offset + each.data.nbytes for each in core.constants), default=0)
+    return range(first // PAGE_BYTES * PAGE_BYTES, -(-stop // PAGE_BYTES) * PAGE_BYTES)
+
+
+def in_part(model: CompiledModel, start: int) -> CompiledModel:
+    """The model with programs for a core whose part of the memory begins at byte ``start`` of its window: they read
+    constants in the first part, and have all else in their own."""
+    core = model.on_core
+    config, granule = core.config, core.config.granule_bytes
+    starts = np.array(sorted(each.offset for each in core.constants), np.int64)
+    ends = np.array(sorted(each.offset + each.data.nbytes for each in core.constants), np.int64)
+
+    def is_own(transfer: Load | Store) -> bool:
+        byte = transfer.offset * granule
+        return int(np.searchsorted(starts, byte, "right")) == int(np.searchsorted(ends, byte, "right"))
+
+    def step_of(step: CoreStep | HostStep) -> CoreStep | HostStep:
+        if isinstance(step, HostStep):
+            return step
+        instructions = moved(disassemble(config, step.program), start // granule, is_own)
+        return replace(step, program=assemble(config, instructions))
+
+    return replace(model, steps=tuple(map(step_of, model.steps)))
+
+
 class SystemModule:
     """One model, loaded once for each core of a system, each with a window of its own.
 
@@ -49,8 +81,9 @@ class SystemModule:
     """
 
     def __init__(
-        self, model: CompiledModel, config: SystemConfig, kind: str, load_core: Callable[[CoreOfSystem], LoadedModule],
-        *, dram: DramModel | None = None, progress: Progress | None = None,
+        self, model: CompiledModel, config: SystemConfig, kind: str,
+        load_core: Callable[[CompiledModel, CoreOfSystem], LoadedModule], *, dram: DramModel | None = None,
+        progress: Progress | None = None,
     ) -> None:  # fmt: skip
         if model.core is None:
             raise DeviceError(f"nothing of {model.name!r} runs on a core", hint="compile it with target 'accel'")
@@ -63,10 +96,14 @@ class SystemModule:
         self.model = model
         self.config = config
         memory = dram or memory_of(model)
-        self.device = SystemDevice(config, kind, model.core.window_bytes, dram=memory, progress=progress)
+        shared = constant_pages(model.core) if config.shared_reads else NOTHING
+        self.device = SystemDevice(config, kind, model.core.window_bytes, shared=shared, dram=memory, progress=progress)
         self.results: tuple[SystemResult, ...] = ()
         """Of the last run: each program of each round."""
-        self._modules = [load_core(core) for core in self.device.cores]
+        self._modules = [
+            load_core(in_part(model, number * self.device.pitch) if shared else model, core)
+            for number, core in enumerate(self.device.cores)
+        ]
         self._lock = RunLock()
 
     def run(self, items: Sequence[Inputs]) -> list[dict[str, Array]]:

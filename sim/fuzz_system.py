@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..hw.programs import assemble
+from ..hw.axi import PAGE_BYTES
+from ..hw.isa import Engine, Instruction
+from ..hw.programs import Code, assemble, moved
 from ..hw.system_config import SystemConfig
 from .dram import DramModel
 from .fuzz import MEMORY_BYTES, Case, random_case, seeded
 from .system_fsim import FunctionalSystem
 from .system_rtl import RtlSystem
-from .system_run import CoreProgram, SystemResult
+from .system_run import NOTHING, CoreProgram, SystemResult
 from .system_timing import TimedProgram, predict_system
 
 SEEDS_APART = 1_000_003
@@ -24,50 +27,78 @@ LATEST_START = 60
 
 @dataclass(frozen=True)
 class SystemCase:
-    """A legal program for each core, each in memory of its own; the cycles in which they start; the memory."""
+    """A legal program for each core, each in memory of its own; the cycles in which they start; the memory.
+
+    With ``one_source``, all cores read their weights in one more such memory, the first, which nobody writes. Reads of
+    weights in ``shared`` are shared.
+    """
 
     cases: tuple[Case, ...]
     starts: tuple[int, ...]
     dram: DramModel
     data_seed: int
+    one_source: bool = False
+    shared: range = NOTHING
 
     @property
     def memory_bytes(self) -> int:
         """Bytes of all cores' memories together."""
-        return len(self.cases) * MEMORY_BYTES
+        return memory_bytes(len(self.cases))
+
+    def programs(self) -> list[tuple[Code, CoreProgram]]:
+        """The instructions of each core, and where they lie."""
+        placed = []
+        for number, (part, start) in enumerate(zip(self.cases, self.starts, strict=True)):
+            place = (number + 1) * MEMORY_BYTES + part.window_start
+            instructions: Sequence[Instruction] = part.instructions
+            window, size = place, part.window_bytes
+            if self.one_source:
+                granule = part.config.granule_bytes
+                instructions = moved(instructions, part.window_start // granule, lambda _: True)
+                own = (number + 1) * MEMORY_BYTES // granule
+                instructions = moved(instructions, own, lambda each: each.engine is not Engine.LOADW)
+                window, size = 0, self.memory_bytes
+            program = CoreProgram(
+                offset=place + part.program_offset - window, count=len(instructions), window_start=window,
+                window_bytes=size, start=start,
+            )  # fmt: skip
+            placed.append((assemble(part.config, instructions), program))
+        return placed
+
+
+def memory_bytes(cores: int) -> int:
+    """Bytes of the memory that a case for so many cores needs."""
+    return (cores + 1) * MEMORY_BYTES
 
 
 def random_system_case(config: SystemConfig, seed: int, *, most_instructions: int = 60) -> SystemCase:
-    """The case of a seed; every third starts all cores in one cycle."""
+    """The case of a seed; every third starts all cores in one cycle.
+
+    Where reads are shared, three of four cases share some: unlike programs, and ones that read their weights in one
+    place, all alike or every other one.
+    """
     rng = np.random.default_rng(seed)
+    kind = seed % 4 if config.shared_reads else 0
+    number_of = {0: len(config.cores), 1: len(config.cores), 2: 1, 3: 2}[kind]
     cases = tuple(
-        random_case(core, seeded(seed + number * SEEDS_APART), most_instructions=most_instructions)
+        random_case(core, seeded(seed + number % number_of * SEEDS_APART), most_instructions=most_instructions)
         for number, core in enumerate(config.cores)
     )
     starts = rng.integers(0, LATEST_START, len(cases)) if seed % 3 else np.zeros(len(cases))
     dram = replace(cases[0].dram, jitter=0, reorder=False, errors=None)
-    return SystemCase(cases, tuple(int(start) for start in starts), dram, seed)
+    pages = int(rng.integers(1, MEMORY_BYTES // PAGE_BYTES + 1)) if kind > 1 else memory_bytes(len(cases)) // PAGE_BYTES
+    shared = range(pages * PAGE_BYTES) if kind else NOTHING
+    return SystemCase(cases, tuple(int(start) for start in starts), dram, seed, kind > 1, shared)
 
 
 def fill(case: SystemCase, simulator: FunctionalSystem | RtlSystem) -> list[CoreProgram]:
     """Put data and programs into a simulator's memory; returns the programs to run."""
     rng = np.random.default_rng(case.data_seed)
     simulator.dram[...] = rng.integers(0, 256, len(simulator.dram), np.uint8)
-    programs = []
-    for number, (part, start) in enumerate(zip(case.cases, case.starts, strict=True)):
-        code = assemble(part.config, part.instructions)
-        window = number * MEMORY_BYTES + part.window_start
-        simulator.dram[window + part.program_offset :][: len(code)] = code
-        programs.append(
-            CoreProgram(
-                offset=part.program_offset,
-                count=len(part.instructions),
-                window_start=window,
-                window_bytes=part.window_bytes,
-                start=start,
-            )
-        )
-    return programs
+    placed = case.programs()
+    for code, program in placed:
+        simulator.dram[program.window_start + program.offset :][: len(code)] = code
+    return [program for _, program in placed]
 
 
 def compare_system(case: SystemCase, functional: FunctionalSystem, rtl: RtlSystem) -> str:
@@ -77,7 +108,7 @@ def compare_system(case: SystemCase, functional: FunctionalSystem, rtl: RtlSyste
     """
     rtl.set_dram(case.dram)
     expected = functional.run(fill(case, functional))
-    got = rtl.run(fill(case, rtl))
+    got = rtl.run(fill(case, rtl), shared=case.shared)
     for core, (first, second) in enumerate(zip(expected.cores, got.cores, strict=True)):
         assert first is not None
         assert second is not None
@@ -92,11 +123,15 @@ def compare_system(case: SystemCase, functional: FunctionalSystem, rtl: RtlSyste
 
 def predicted(case: SystemCase, config: SystemConfig, got: SystemResult) -> SystemResult:
     """What the timing model says, with the starts that the RTL had."""
-    programs = [
-        TimedProgram(code=assemble(part.config, part.instructions), offset=part.program_offset, start=start)
-        for part, start in zip(case.cases, got.starts, strict=True)
+    return predict_system(config, timed(case, got.starts), case.dram, shared=case.shared)
+
+
+def timed(case: SystemCase, starts: tuple[int, ...]) -> list[TimedProgram]:
+    """The programs as the timing model takes them."""
+    return [
+        TimedProgram(code=code, offset=program.offset, start=start, window_start=program.window_start)
+        for (code, program), start in zip(case.programs(), starts, strict=True)
     ]
-    return predict_system(config, programs, case.dram)
 
 
 def _time_differs(model: SystemResult, got: SystemResult) -> str:

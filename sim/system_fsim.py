@@ -13,7 +13,7 @@ from .footprint import Footprint
 from .fsim import FunctionalSimulator
 from .result import RunResult
 from .state import Bytes
-from .system_run import CoreProgram, SystemResult, check_programs
+from .system_run import NOTHING, CoreProgram, SystemResult, check_programs, check_shared
 
 
 class FunctionalSystem:
@@ -30,12 +30,14 @@ class FunctionalSystem:
             FunctionalSimulator(core, memory_bytes, check_races=check_races, memory=self.dram) for core in config.cores
         )
 
-    def run(self, programs: Sequence[CoreProgram | None]) -> SystemResult:
+    def run(self, programs: Sequence[CoreProgram | None], *, shared: range = NOTHING) -> SystemResult:
         """Run a program on each core that has one (None: it does not run). A fault of one core stops that core alone.
+        ``shared`` is as for :meth:`~weft.sim.system_rtl.RtlSystem.run`, and changes no byte.
 
         After :class:`SharedBytesError` the memory holds what one order of the cores has made of it.
         """
         check_programs(self.config, programs)
+        check_shared(self.config, shared)
         apart = not any(_overlap(*pair) for pair in combinations([each for each in programs if each is not None], 2))
         footprints = {core: Footprint() for core, program in enumerate(programs) if program is not None}
         results: list[RunResult | None] = []

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
+from ..hw.axi import PAGE_BYTES
 from ..hw.mac_array_packed import Multipliers
-from ..hw.register_windows import GROUP_MEMBERS, GROUP_WINDOW, WINDOW_BYTES
+from ..hw.register_windows import GROUP_MEMBERS, GROUP_WINDOW, SHARED_START, SHARED_STOP, WINDOW_BYTES
 from ..hw.registers import Control, Register, Status
 from ..hw.system_config import SystemConfig
 from . import harness
@@ -16,6 +17,7 @@ from .errors import SimulationError
 from .harness import Outcome
 from .result import RunResult
 from .rtl import (
+    BASE_ADDRESS,
     CYCLE_LIMIT,
     READS,
     WATCHDOG_CYCLES,
@@ -25,7 +27,7 @@ from .rtl import (
     settings_of,
     simulator_library,
 )
-from .system_run import CoreProgram, SystemResult, check_programs
+from .system_run import NOTHING, CoreProgram, SystemResult, check_programs, check_shared
 
 
 class RtlSystem(RtlMachine):
@@ -51,14 +53,18 @@ class RtlSystem(RtlMachine):
         built = simulator_library(config, Multipliers.PLAIN, quick, progress)
         super().__init__(config.cores[0], *built, memory_bytes, dram)
 
-    def run(self, programs: Sequence[CoreProgram | None], *, cycle_limit: int = CYCLE_LIMIT) -> SystemResult:
+    def run(
+        self, programs: Sequence[CoreProgram | None], *, shared: range = NOTHING, cycle_limit: int = CYCLE_LIMIT
+    ) -> SystemResult:
         """Run a program on each core that has one, and wait for all of them.
 
         Cores that start in one cycle are started by one write to the group's window; others each by a write of its
-        own, which takes some cycles: ``starts`` of the result says when each did start. :class:`SimulationError` for
-        a window that is not in the memory, a core that breaks the bus protocol, or cores that have not all ended after
-        ``cycle_limit`` cycles.
+        own, which takes some cycles: ``starts`` of the result says when each did start. ``shared``: bytes of the
+        memory, whole pages, in which cores that have a port together share their reads of weights; only where the
+        system can. :class:`SimulationError` for a window that is not in the memory, a core that breaks the bus
+        protocol, or cores that have not all ended after ``cycle_limit`` cycles.
         """
+        check_shared(self.config, shared)
         check_programs(self.config, programs)
         ran = [(core, program) for core, program in enumerate(programs) if program is not None]
         writes = []
@@ -68,6 +74,9 @@ class RtlSystem(RtlMachine):
                 program.offset, program.count, program.window_start, program.window_bytes, self.watchdog
             )
             writes += [(core * WINDOW_BYTES + address, value) for address, value in settings]
+        if self.config.shared_reads:
+            first = BASE_ADDRESS + shared.start
+            writes += [(SHARED_START, first // PAGE_BYTES), (SHARED_STOP, (first + len(shared)) // PAGE_BYTES)]
         groups: dict[int, list[int]] = {}
         for core, program in sorted(ran, key=lambda each: each[1].start):
             groups.setdefault(program.start, []).append(core)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..hw.axi import PAGE_BYTES
 from ..hw.system_config import SystemConfig
 from .errors import SimulationError
 from .result import RunResult
+
+NOTHING = range(0)
+"""No byte is shared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +34,17 @@ class PortUse:
         Bursts that it asked for.
     read_wait, write_wait
         Cycles, over all its bursts, from the address at the core to the first word read, or to the answer of a write,
-        beyond those that a burst alone on the port would take. The waits of bursts under way at once all count.
+        beyond those that a burst alone on the port would take. The waits of bursts under way at once all count, and
+        those for other cores that are to share a read.
+    bursts_shared
+        Bursts of ``bursts_read`` that one read of the memory answered together with those of other cores.
     """
 
     bursts_read: int
     bursts_written: int
     read_wait: int
     write_wait: int
+    bursts_shared: int
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,19 @@ class SystemResult:
     def faults(self) -> dict[int, RunResult]:
         """Results of the cores that ended in a fault, by the core's number."""
         return {n: core for n, core in enumerate(self.cores) if core is not None and core.fault is not None}
+
+
+def check_shared(config: SystemConfig, shared: range) -> None:
+    """:class:`SimulationError` if these bytes of the memory cannot be read by several cores at once."""
+    if not isinstance(shared, range) or shared.step != 1:
+        raise SimulationError(f"shared is {shared!r:.80}, but must be a range of bytes", hint="range(start, stop)")
+    if not shared:
+        return
+    if not config.shared_reads:
+        raise SimulationError(f"{config.name!r} shares no reads", hint="give its SystemConfig shared_reads=True")
+    if shared.start < 0 or shared.start % PAGE_BYTES or shared.stop % PAGE_BYTES:
+        raise SimulationError(f"bytes {shared.start} to {shared.stop} are to be shared, but only whole pages of "
+                              f"{PAGE_BYTES} bytes can be")  # fmt: skip
 
 
 def check_programs(config: SystemConfig, programs: Sequence[CoreProgram | None]) -> None:

@@ -15,7 +15,7 @@ from . import timing_interface
 from .dram import DramModel
 from .errors import SimulationError
 from .result import RunResult
-from .system_run import PortUse, SystemResult
+from .system_run import NOTHING, PortUse, SystemResult, check_shared
 from .timing import CYCLE_LIMIT, check_program, predict, result_of
 from .timing_interface import describe_core
 from .timing_library import timing_library
@@ -23,11 +23,13 @@ from .timing_library import timing_library
 
 @dataclass(frozen=True, kw_only=True)
 class TimedProgram:
-    """Instruction bytes of one core, their place in its window, and the cycle in which the core is started."""
+    """Instruction bytes of one core, their place in its window, the cycle in which the core is started, and where its
+    window begins, which counts only where reads are shared."""
 
     code: npt.NDArray[np.uint8]
     offset: int = 0
     start: int = 0
+    window_start: int = 0
 
 
 def predict_system(
@@ -35,15 +37,17 @@ def predict_system(
     programs: Sequence[TimedProgram | None],
     dram: DramModel | None = None,
     *,
+    shared: range = NOTHING,
     every_cycle: bool = False,
 ) -> SystemResult:
     """Predict a run of a program on each core that has one (None: it does not run).
 
     ``dram`` is the memory as each port sees it: ports do not slow each other down. A port that one core alone uses is
     that of :func:`~weft.sim.timing.predict`. What a core has to keep is as there; :class:`SimulationError` also for
-    jitter or reordering behind an arbiter, which is not modelled. ``every_cycle``: as in
-    :func:`~weft.sim.timing.predict_details`.
+    jitter or reordering behind an arbiter, which is not modelled. ``shared``: as for
+    :meth:`~weft.sim.system_rtl.RtlSystem.run`. ``every_cycle``: as in :func:`~weft.sim.timing.predict_details`.
     """
+    check_shared(config, shared)
     memory = dram or DramModel.of(config.cores[0])
     if len(programs) != len(config.cores):
         raise SimulationError(
@@ -57,7 +61,7 @@ def predict_system(
             if (alone := programs[members[0]]) is not None:
                 results[members[0]] = predict(config.cores[members[0]], alone.code, memory, offset=alone.offset)
             continue
-        for core, result, used in _predict_port(config, members, programs, memory, every_cycle):
+        for core, result, used in _predict_port(config, members, programs, memory, shared, every_cycle):
             results[core], use[core] = result, used
     starts = tuple(0 if program is None else program.start for program in programs)
     return SystemResult(tuple(results), starts, tuple(use))
@@ -65,7 +69,7 @@ def predict_system(
 
 def _predict_port(
     config: SystemConfig, members: tuple[int, ...], programs: Sequence[TimedProgram | None], dram: DramModel,
-    every_cycle: bool,
+    shared: range, every_cycle: bool,
 ) -> list[tuple[int, RunResult, PortUse]]:  # fmt: skip
     """The cores on one port, behind its arbiter; a core that does not run asks for nothing, but has its turns."""
     if dram.jitter or dram.reorder:
@@ -81,6 +85,7 @@ def _predict_port(
         check_program(config.cores[core], code, program.offset)
         codes.append(code)
     described = [describe_core(config.cores[core], dram) for core, _ in ran]
+    together = timing_interface.SharedReads(config.shared_reads, shared.start, shared.stop)
     asked = (timing_interface.Program * len(ran))()
     for place, ((core, program), code) in enumerate(zip(ran, codes, strict=True)):
         asked[place].core = ctypes.addressof(described[place])
@@ -88,9 +93,12 @@ def _predict_port(
         asked[place].count = len(code) // config.cores[core].instruction_bytes
         asked[place].offset = program.offset
         asked[place].start = program.start
+        asked[place].window_start = program.window_start
     results = (timing_interface.Result * len(ran))()
     use = (timing_interface.PortUse * len(ran))()
-    outcome = library.weft_timing_predict_shared(asked, len(ran), CYCLE_LIMIT, every_cycle, results, use)
+    outcome = library.weft_timing_predict_shared(
+        asked, ctypes.byref(together), len(ran), CYCLE_LIMIT, every_cycle, results, use
+    )
     if outcome <= -2:
         core = ran[-2 - outcome][0]
         disassemble(config.cores[core], codes[-2 - outcome])  # raises, and says why

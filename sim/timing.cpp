@@ -77,14 +77,15 @@ uint64_t weft_timing_activity(void* machine, const WeftActivity** first) {
 
 // As weft_timing_predict, for `count` cores on one port behind an arbiter, without traces: a program each, started in
 // cycle `starts`. Evaluated cycles, or -1 if a program does not end, or -2 - i if an instruction of program i is illegal.
-int64_t weft_timing_predict_shared(const WeftTimingProgram* programs, uint64_t count, int64_t limit, int32_t every_cycle,
-                                   WeftTimingResult* results, WeftTimingPortUse* use) {
+int64_t weft_timing_predict_shared(const WeftTimingProgram* programs, const WeftTimingSharedReads* shared, uint64_t count,
+                                   int64_t limit, int32_t every_cycle, WeftTimingResult* results,
+                                   WeftTimingPortUse* use) {
     std::vector<std::vector<weft::Instruction>> decoded(count);
     for (uint64_t i = 0; i < count; ++i) {
         const WeftTimingProgram& program = programs[i];
         if (!weft::decode_program(*program.core, program.code, program.count, decoded[i])) return -2 - int64_t(i);
     }
-    return weft::SharedMachine(programs, decoded).run(limit, every_cycle, results, use);
+    return weft::SharedMachine(programs, *shared, decoded).run(limit, every_cycle, results, use);
 }
 
 }  // extern "C"

@@ -14,7 +14,9 @@ from ..hw import (
     gemm,
     interconnect,
     load,
+    shared_reads,
     store,
+    system_config,
     transfer_plan,
     vector_lanes,
     vector_results,
@@ -120,14 +122,27 @@ _PROGRAM = CStruct(
     (
         CField("core", "const WeftTimingCore*"),
         CField("code", "const uint8_t*"),
-        *fields("uint64_t", "count", "offset"),
+        *fields("uint64_t", "count", "offset", "window_start"),
         CField("start", "int64_t"),  # cycle of the system in which the core starts
     ),
 )
 
-_PORT_USE = CStruct("WeftTimingPortUse", fields("int64_t", "bursts_read", "bursts_written", "read_wait", "write_wait"))
+_SHARED_READS = CStruct(
+    "WeftTimingSharedReads",
+    (
+        CField("present", "int64_t"),  # whether the arbiter has what it takes
+        *fields("uint64_t", "start", "stop"),  # bytes of the memory that cores read together
+    ),
+)
 
-Core, Result, Program, PortUse = (each.python() for each in (_CORE, _RESULT, _PROGRAM, _PORT_USE))
+_PORT_USE = CStruct(
+    "WeftTimingPortUse",
+    fields("int64_t", "bursts_read", "bursts_written", "read_wait", "write_wait", "bursts_shared"),
+)
+
+Core, Result, Program, SharedReads, PortUse = (
+    each.python() for each in (_CORE, _RESULT, _PROGRAM, _SHARED_READS, _PORT_USE)
+)
 
 
 def describe_core(config: CoreConfig, dram: DramModel) -> Any:
@@ -179,7 +194,9 @@ def interface_header() -> str:
             f"constexpr uint32_t kBEntries[] = {{ {b_entries} }};  // by VectorOp",
             f"constexpr bool kAccumulates[] = {{ {accumulates} }};  // by VectorOp",
             f"constexpr size_t kWritesOrdered = {interconnect.WRITES_ORDERED};  // by an arbiter",
+            f"constexpr size_t kWaitingReads = {shared_reads.WAITING};  // of a core, for the same reads of the others",
+            f"constexpr unsigned kMostCores = {system_config.MOST_CORES};",
             "}  // namespace weft",
-            *(struct.text for struct in (_CORE, _RESULT, _PROGRAM, _PORT_USE, EVENT, ACTIVITY)),
+            *(struct.text for struct in (_CORE, _RESULT, _PROGRAM, _SHARED_READS, _PORT_USE, EVENT, ACTIVITY)),
         ]
     )

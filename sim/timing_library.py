@@ -19,6 +19,7 @@ HEADERS = (
     "timing_compute.h",
     "timing_transfer.h",
     "timing_core.h",
+    "timing_rendezvous.h",
     "timing_shared.h",
 )
 
@@ -50,6 +51,7 @@ def timing_library() -> ctypes.CDLL:
     ]
     loaded.weft_timing_predict_shared.restype = ctypes.c_int64
     loaded.weft_timing_predict_shared.argtypes = [
+        ctypes.c_void_p,
         ctypes.c_void_p,
         ctypes.c_uint64,
         ctypes.c_int64,

@@ -43,6 +43,7 @@ class Wakes {
 struct Burst {
     unsigned beats = 0;
     bool last = false;
+    uint32_t word = 0;  // its place in the window, in bus words
 };
 
 // hw/bursts.py
@@ -75,7 +76,8 @@ class BurstCutter {
             changed |= valid_;
             offers_ = valid_;
             if (valid_) {
-                burst_ = {(((row_ends ? final_ & mask : mask) - (word_ & mask)) & mask) + 1, row_ends && last_row_};
+                burst_ = {(((row_ends ? final_ & mask : mask) - (word_ & mask)) & mask) + 1, row_ends && last_row_,
+                          word_};
                 word_ = ((word_ >> log2_) + 1) << log2_;
             }
         }
@@ -161,6 +163,7 @@ struct ReadMaster {
     unsigned parts[kReadClients] = {};
     bool address_valid = false;
     unsigned id = 0, beats = 0, last_granted = 0;
+    uint32_t word = 0;  // of the burst that is asked for
     int64_t outstanding = 0, all_beats = 0;
     Cycle word_at = -1;  // a word stands in the register in this cycle
     unsigned word_id = 0;
@@ -341,6 +344,7 @@ inline void ReadMaster::step(Cycle now, Wakes& wakes, const Port& port) {
         ReadClient& client = *clients[grant];
         last_granted = id = grant;
         beats = client.cutter.burst().beats;
+        word = client.cutter.burst().word;
         client.room -= beats;
         client.granted = true;
         wakes.wake(parts[grant], now);

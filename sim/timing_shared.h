@@ -3,9 +3,10 @@
 
 #pragma once
 
+#include <array>
 #include <memory>
 
-#include "timing_core.h"
+#include "timing_rendezvous.h"
 
 namespace weft {
 
@@ -14,25 +15,33 @@ namespace {
 // The arbiter and the memory. Each core counts cycles from its own start.
 class SharedPort {
   public:
-    SharedPort(const Core& memory, unsigned count) : core_(memory), masters_(count), reads_(count * kReadClients) {
+    SharedPort(const Core& memory, unsigned count, const WeftTimingSharedReads& shared)
+        : core_(memory),
+          masters_(count),
+          reads_(count * kReadClients),
+          rendezvous_(count, shared),
+          shares_(shared.present) {
         credit_ = core_.bus_bytes + core_.bytes_per_cycle - 1;
-        last_read_ = last_write_ = count - 1;
+        last_read_ = count;
+        last_write_ = count - 1;
     }
-    void connect(unsigned place, CoreModel& model, Cycle start) {
+    void connect(unsigned place, CoreModel& model, const WeftTimingProgram& program) {
         masters_[place].model = &model;
-        masters_[place].start = start;
+        masters_[place].start = program.start;
+        masters_[place].window_start = program.window_start;
     }
     const Port& port(unsigned place) const { return masters_[place].port; }
     const WeftTimingPortUse& use(unsigned place) const { return masters_[place].use; }
     Cycle wake = kNever;
 
-    void step(Cycle now) {
+    // `running`: the cores whose programs run in this cycle.
+    void step(Cycle now, uint32_t running) {
         begin(now);
         const bool address_ready = reads_pending_ < core_.outstanding;
         const bool write_address_ready = int64_t(writes_.size()) < core_.outstanding;
         const bool collects = collecting_ < writes_.size();
         // Turns begin with the first core where no burst of the channel is under way.
-        if (!reads_under_way_) last_read_ = unsigned(masters_.size()) - 1;
+        if (!reads_under_way_) last_read_ = unsigned(masters_.size());
         if (!writes_under_way_) last_write_ = unsigned(masters_.size()) - 1;
         Master* writer = order_.empty() ? nullptr : &masters_[order_.front()];
         const bool data_valid = writer && writer->model->writes().data_valid;
@@ -40,7 +49,7 @@ class SharedPort {
         const bool data_ready = collects && credit_ >= core_.bus_bytes;
         if (writer) writer->port.data_ready = data_ready;
         if (!answering_ && !writes_.empty() && writes_.front().complete && writes_.front().due <= now) answering_ = true;
-        read_address(now, address_ready);
+        rendezvous_moves_ = read_address(now, address_ready, running);
         answer_write(now);
         // A write burst whose last word goes makes room in the order from the next cycle on only.
         const bool room = order_.size() < kWritesOrdered;
@@ -53,14 +62,17 @@ class SharedPort {
     // wants anything of the port.
     Cycle streams(Cycle now, unsigned& place, unsigned& id) const {
         if (last_step_ != now || !beaten_ || beat_last_ || credit_ != core_.bytes_per_cycle - 1) return 0;
-        if (core_.bytes_per_cycle < core_.bus_bytes || answering_ || read_held_.valid || write_held_.valid) return 0;
+        if (core_.bytes_per_cycle < core_.bus_bytes || answering_ || read_held_.cores || write_held_.valid) return 0;
+        if (rendezvous_moves_) return 0;
         for (const Master& master : masters_) {
             const WriteMaster& writes = master.model->writes();
             if (master.model->reads().address_valid || writes.address_valid || writes.data_valid) return 0;
         }
         const Cycle answer = !writes_.empty() && writes_.front().complete ? writes_.front().due - (now + 1) : kNever;
-        place = beat_queue_ / kReadClients;
-        id = beat_queue_ % kReadClients;
+        const ReadBurst& burst = reads_[beat_queue_].front().burst;
+        if (burst.cores & (burst.cores - 1)) return 0;
+        place = unsigned(__builtin_ctz(burst.cores));
+        id = burst.id;
         return std::min(answer, Cycle(reads_[beat_queue_].front().beats) - 1);
     }
     void stream(Cycle beats) {
@@ -74,15 +86,21 @@ class SharedPort {
     struct Master {
         CoreModel* model = nullptr;
         Cycle start = 0;  // cycle of the system in which the core's own count begins
+        uint64_t window_start = 0;
         Port port;
         Cycle read_asked = kNever, write_asked = kNever;  // since when an address waits for its grant
         WeftTimingPortUse use{};
+    };
+    struct ReadBurst {
+        uint32_t cores = 0;  // to which its words go
+        unsigned id = 0, beats = 0;
+        std::array<Cycle, kMostCores> asked{};  // by those cores
     };
     struct Read {
         Cycle due;
         unsigned beats;
         uint64_t order;
-        Cycle asked;
+        ReadBurst burst;
         bool started = false;
     };
     struct Write {
@@ -110,13 +128,30 @@ class SharedPort {
         }
     }
 
+    // The next after `last` of `count` that wants something; -1 if there is none.
     template <typename Wants>
-    int pick(unsigned last, Wants wants) const {
-        for (unsigned step = 1; step <= masters_.size(); ++step) {
-            const unsigned place = unsigned((last + step) % masters_.size());
-            if (wants(*masters_[place].model)) return int(place);
+    int pick(unsigned last, unsigned count, Wants wants) const {
+        for (unsigned step = 1; step <= count; ++step) {
+            const unsigned place = (last + step) % count;
+            if (wants(place)) return int(place);
         }
         return -1;
+    }
+
+    uint64_t address_of(const Master& master) const {
+        return master.window_start + uint64_t(master.model->reads().word) * core_.bus_bytes;
+    }
+    // The core's address is for the rendezvous.
+    bool shared(const Master& master) const {
+        const ReadMaster& reads = master.model->reads();
+        return shares_ && reads.address_valid && rendezvous_.shares(reads.id, address_of(master));
+    }
+    // The core's address is for the arbiter itself, as it is now.
+    bool asks(unsigned place) const {
+        const Master& master = masters_[place];
+        const ReadMaster& reads = master.model->reads();
+        if (!reads.address_valid || shared(master)) return false;
+        return !shares_ || reads.id != kClientLoadw || !rendezvous_.waits(place);
     }
 
     void offer_read(Cycle now) {
@@ -135,13 +170,18 @@ class SharedPort {
         }
         if (chosen == none) return;
         Read& read = reads_[chosen].front();
-        Master& master = masters_[chosen / kReadClients];
-        if (!read.started) master.use.read_wait += now - (read.asked + 1 + core_.latency);
-        read.started = true;
-        master.port.beat = beaten_ = true;
-        master.port.beat_id = chosen % kReadClients;
-        master.port.beat_last = beat_last_ = --read.beats == 0;
+        beaten_ = true;
+        beat_last_ = --read.beats == 0;
         beat_queue_ = chosen;
+        for (unsigned place = 0; place < masters_.size(); ++place) {
+            if (!(read.burst.cores >> place & 1)) continue;
+            Master& master = masters_[place];
+            if (!read.started) master.use.read_wait += now - (read.burst.asked[place] + 1 + core_.latency);
+            master.port.beat = true;
+            master.port.beat_id = read.burst.id;
+            master.port.beat_last = beat_last_;
+        }
+        read.started = true;
         if (beat_last_) {
             reads_[chosen].pop();
             --reads_pending_;
@@ -151,24 +191,61 @@ class SharedPort {
         write_turn_ = true;
     }
 
-    void read_address(Cycle now, bool ready) {
-        const int granted = pick(last_read_, [](const CoreModel& model) { return model.reads().address_valid; });
-        const bool free = !read_held_.valid || ready;
-        if (read_held_.valid && ready) {
-            const unsigned queue = read_held_.master * kReadClients + read_held_.id;
-            reads_[queue].push({now + core_.latency, read_held_.beats, accepted_++, read_held_.asked});
+    // True if the rendezvous has something to do in the next cycle.
+    bool read_address(Cycle now, bool ready, uint32_t running) {
+        const unsigned count = unsigned(masters_.size());
+        const auto wants = [&](unsigned place) { return place == count ? rendezvous_.offers() : asks(place); };
+        const int granted = pick(last_read_, count + 1, wants);
+        const bool free = !read_held_.cores || ready;
+        if (read_held_.cores && ready) {
+            const ReadBurst& burst = read_held_;
+            // Weights of all cores have one ID, so that they come in the order of their addresses.
+            const unsigned place = shares_ && burst.id == kClientLoadw ? 0 : unsigned(__builtin_ctz(burst.cores));
+            reads_[place * kReadClients + burst.id].push({now + core_.latency, burst.beats, accepted_++, burst});
             ++reads_pending_;
-            read_held_.valid = false;
+            read_held_.cores = 0;
         }
-        if (granted < 0 || !free) return;
-        Master& master = masters_[granted];
-        const ReadMaster& from = master.model->reads();
+        uint32_t served = 0, put = 0;
+        if (granted >= 0 && free) {
+            last_read_ = unsigned(granted);
+            ++reads_under_way_;
+            read_held_ = unsigned(granted) == count ? together(served) : alone(unsigned(granted));
+        }
+        if (!shares_) return false;
+        for (unsigned place = 0; place < count; ++place) {
+            if (shared(masters_[place]) && rendezvous_.has_room(place)) put |= 1u << place;
+        }
+        rendezvous_.step(running, served);
+        for (unsigned place = 0; place < count; ++place) {
+            if (!(put >> place & 1)) continue;
+            Master& master = masters_[place];
+            rendezvous_.put(place, {address_of(master), master.model->reads().beats, master.read_asked});
+            accept(master);
+        }
+        return served || !rendezvous_.rests(running);
+    }
+
+    void accept(Master& master) {
         master.port.address_ready = true;
-        read_held_ = {true, unsigned(granted), from.id, from.beats, master.read_asked};
         master.read_asked = kNever;
         ++master.use.bursts_read;
-        last_read_ = unsigned(granted);
-        ++reads_under_way_;
+    }
+    ReadBurst alone(unsigned place) {
+        Master& master = masters_[place];
+        ReadBurst burst{1u << place, master.model->reads().id, master.model->reads().beats};
+        burst.asked[place] = master.read_asked;
+        accept(master);
+        return burst;
+    }
+    ReadBurst together(uint32_t& served) {
+        served = rendezvous_.group();
+        ReadBurst burst{served, kClientLoadw, rendezvous_.front(rendezvous_.first()).beats};
+        for (unsigned place = 0; place < masters_.size(); ++place) {
+            if (!(served >> place & 1)) continue;
+            burst.asked[place] = rendezvous_.front(place).asked;
+            masters_[place].use.bursts_shared += (served & (served - 1)) != 0;
+        }
+        return burst;
     }
 
     void answer_write(Cycle now) {
@@ -198,7 +275,8 @@ class SharedPort {
     }
 
     void write_address(Cycle now, bool ready, bool room) {
-        const int granted = pick(last_write_, [](const CoreModel& model) { return model.writes().address_valid; });
+        const auto wants = [&](unsigned place) { return masters_[place].model->writes().address_valid; };
+        const int granted = pick(last_write_, unsigned(masters_.size()), wants);
         const bool free = !write_held_.valid || ready;
         if (write_held_.valid && ready) {
             writes_.push({write_held_.beats, write_held_.master, write_held_.asked, write_held_.beats});
@@ -225,12 +303,15 @@ class SharedPort {
             const Cycle own = now - master.start;
             if (master.port.beat || reads.address_valid) wakes.wake(kReadMaster, own);
             if (master.port.answered || writes.address_valid || writes.data_valid) wakes.wake(kWriteMaster, own);
-            if (reads.address_valid && !master.port.address_ready) next = now + 1;
+            // What waits for the rendezvous is looked at again when that moves.
+            const bool held_up = reads.address_valid && !master.port.address_ready;
+            if (held_up && asks(unsigned(&master - masters_.data()))) next = now + 1;
             if (writes.address_valid && !master.port.write_address_ready) next = now + 1;
             const Cycle visible = writes.unanswered.visible();
             if (answering_ && visible != kNever) next = std::min(next, std::max(visible + master.start, now + 1));
         }
-        if (read_held_.valid || write_held_.valid) next = now + 1;
+        if (read_held_.cores || write_held_.valid) next = now + 1;
+        if (rendezvous_moves_) next = now + 1;
         for (const auto& queue : reads_) {
             if (!queue.empty()) next = std::min(next, queue.front().due);
         }
@@ -243,7 +324,11 @@ class SharedPort {
     std::vector<Ring<Read>> reads_;  // by master and client
     Ring<Write> writes_;
     Ring<unsigned> order_;  // masters in the order of their granted write addresses
-    Address read_held_, write_held_;
+    ReadBurst read_held_;  // of no core: there is none
+    Address write_held_;
+    Rendezvous rendezvous_;
+    const bool shares_;
+    bool rendezvous_moves_ = false;
     unsigned last_read_, last_write_, beat_queue_ = 0;
     size_t collecting_ = 0;  // the burst in `writes_` that gets the next word
     bool answering_ = false, write_turn_ = false, beaten_ = false, beat_last_ = false;
@@ -254,13 +339,14 @@ class SharedPort {
 
 class SharedMachine {
   public:
-    SharedMachine(const WeftTimingProgram* programs, const std::vector<std::vector<Instruction>>& decoded)
-        : port_(*programs[0].core, unsigned(decoded.size())) {
+    SharedMachine(const WeftTimingProgram* programs, const WeftTimingSharedReads& shared,
+                  const std::vector<std::vector<Instruction>>& decoded)
+        : port_(*programs[0].core, unsigned(decoded.size()), shared) {
         for (unsigned i = 0; i < decoded.size(); ++i) {
             const WeftTimingProgram& program = programs[i];
             models_.push_back(std::make_unique<CoreModel>(*program.core, decoded[i], uint32_t(program.offset), false));
             starts_.push_back(program.start);
-            port_.connect(i, *models_[i], program.start);
+            port_.connect(i, *models_[i], program);
         }
     }
 
@@ -274,8 +360,11 @@ class SharedMachine {
             ++evaluated;
             bool soon = every_cycle;
             const auto runs = [&](unsigned i) { return !over[i] && now >= starts_[i]; };
+            uint32_t running = 0;
+            for (unsigned i = 0; i < count; ++i) running |= uint32_t(runs(i)) << i;
+            bool ended = false;
             for (unsigned i = 0; i < count; ++i) {
-                if (runs(i) && models_[i]->begin(now - starts_[i], results[i])) over[i] = soon = true, --left;
+                if (runs(i) && models_[i]->begin(now - starts_[i], results[i])) over[i] = soon = ended = true, --left;
             }
             if (!left) {
                 for (unsigned i = 0; i < count; ++i) use[i] = port_.use(i);
@@ -286,7 +375,8 @@ class SharedMachine {
                 if (every_cycle) models_[i]->wakes().wake_all(now - starts_[i]);
                 if (models_[i]->wakes().due(kDram, now - starts_[i])) port_.wake = now;
             }
-            if (port_.wake <= now) port_.step(now);
+            if (port_.wake <= now) port_.step(now, running);
+            if (ended) port_.wake = now + 1;  // others may have waited for what it would ask
             for (unsigned i = 0; i < count; ++i) {
                 if (!runs(i)) continue;
                 models_[i]->step(now - starts_[i], port_.port(i));

@@ -20,6 +20,7 @@ from weft.hw.isa import Engine
 from weft.hw.load_writer import LoadTargets, LoadWriter, RowPart, entry_part_layout, write_layout
 from weft.hw.loops import LoopNest
 from weft.hw.read_dma import ReadMaster
+from weft.hw.shared_reads import SharedReads
 from weft.hw.store import ENTRIES_AHEAD, EntryPacker, rows_layout
 from weft.hw.transfer_plan import TransferPlanner
 from weft.hw.vector_fetch import PARAMETERS, OperandFetch, task_layout
@@ -391,7 +392,36 @@ def vector_pipeline() -> Harness:
     return harness
 
 
+def shared_reads() -> Harness:
+    """Once all that run wait, a round begins; each read of it lets at least one burst go, and they are all the same."""
+    harness = Harness()
+    unit = SharedReads(NARROW, 3)
+    inside = harness.add("shared", unit)
+    left, bursts = inside["left"], [inside[f"waiting_{number}"] for number in range(3)]
+    read = unit.reads.valid & unit.reads.ready
+    prove_falls(harness, left, read)
+    may_begin, began, members = Signal(), Signal(), Signal(3)
+    harness.m.d.sync += may_begin.eq((left == 0) & unit.waits.any() & (unit.waits | ~unit.running).all())
+    harness.m.d.comb += [began.eq(unit.reads.valid), members.eq(unit.members)]
+    harness.prove(~may_begin | began, "a_round_begins_once_all_that_run_wait")
+    harness.prove((left & ~unit.waits) == 0, "only_bursts_that_wait_are_read")
+    harness.prove(~unit.reads.valid | members.any(), "each_read_is_somebodys")
+    for number, burst in enumerate(bursts):
+        same = Value.cast(burst) == Value.cast(unit.reads.payload)
+        harness.prove(~members[number] | same, f"core_{number}_gets_what_it_asked_for")
+        kept = Signal(len(Value.cast(burst)), name=f"kept_{number}")
+        stays = Signal(name=f"stays_{number}")
+        harness.m.d.sync += [kept.eq(burst), stays.eq(unit.waits[number] & ~(read & members[number]))]
+        harness.prove(~stays | (unit.waits[number] & (kept == Value.cast(burst))), f"burst_{number}_waits_until_read")
+    return harness
+
+
 PROOFS = [
+    Proof(
+        "live-shared", "bursts that cores share are read once all that run wait, each with those that are the same",
+        shared_reads, Mutant("shared_reads", "(self.waits | ~self.running).all()", "self.waits.all()"),
+        depth=3, mutant_depth=8,
+    ),
     Proof(
         "live-loops", "every micro-op taken brings the nest nearer to its end, and one is always offered",
         loop_nest, Mutant("loops", "self.left.eq(self.left - 1)", "self.left.eq(self.left)"), depth=3, mutant_depth=5,

@@ -15,7 +15,7 @@ from .prover import ROOT, Mutant, Proof, ProverError, Verdict, prove, refute_mut
 
 QUICK = (
     *("queue-2", "queue-8", "engine-takes", "read-buffer", "fetch-window", "reset-tokens"),
-    *("live-loops", "live-bursts", "live-writer", "live-packer", "live-gemm", "gemm-columns"),
+    *("live-loops", "live-bursts", "live-writer", "live-packer", "live-gemm", "live-shared", "gemm-columns"),
     *("shared-write", "load-at-inp"),
 )
 

@@ -45,6 +45,20 @@ def test_what_is_wrong_is_named_with_its_place(text: str, problem: str, tmp_path
         load_system(tmp_path / "system.json")
 
 
+def test_only_cores_on_one_port_share_reads() -> None:
+    system = SystemConfig.from_json('{"cores": ["tiny", "tiny"], "shared_reads": true}')
+    assert system.shared_reads
+    assert SystemConfig.from_json(system.to_json()) == system
+    assert not SystemConfig(cores=(TINY, TINY)).shared_reads
+    for text, problem in (
+        ('{"cores": ["tiny", "tiny"], "ports": [0, 1], "shared_reads": true}', "shared_reads: no two cores have one"),
+        ('{"cores": ["tiny"], "shared_reads": true}', "shared_reads: no two cores have one port"),
+        ('{"cores": ["tiny", "tiny"], "shared_reads": 1}', "shared_reads must be true or false, not 1"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            SystemConfig.from_json(text)
+
+
 def test_python_meets_the_same_rules() -> None:
     for cores in ((), (TINY,) * 9, (TINY, WIDE), "tiny", (TINY, "tiny")):
         with pytest.raises(ConfigError, match="cores"):

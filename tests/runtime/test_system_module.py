@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from weft.hw.config import PYNQ, TINY
 from weft.hw.errors import ConfigError
 from weft.hw.isa import Fault
 from weft.runtime.errors import CoreFaultError, DeviceError, InputError
+from weft.runtime.system_device import SystemDevice
 from weft.sim import system_rtl
 from weft.sim.dram import DramModel
 from weft.sim.result import FaultRecord, RunResult
@@ -20,6 +22,7 @@ from weft.sim.system_fsim import FunctionalSystem
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 PAIR = weft.SystemConfig(name="pair", cores=(TINY, TINY))
+SHARING = replace(PAIR, name="sharing", shared_reads=True)
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +56,38 @@ def test_each_item_comes_out_as_on_one_core(model: weft.CompiledModel, items: li
     assert together.cycles == sum(result.cycles or 0 for result in together.results)
 
 
+def test_cores_read_constants_once(model: weft.CompiledModel, items: list[np.ndarray[Any, Any]]) -> None:
+    memory = DramModel(latency=40, bytes_per_cycle=2)
+    apart, together = (weft.load(model, system, dram=memory) for system in (PAIR, SHARING))
+    for expected, output in zip(apart.run(items), together.run(items), strict=True):
+        assert all(np.array_equal(output[name], expected[name]) for name in expected)
+    assert together.cycles < 0.98 * apart.cycles  # most of its bytes are programs, of which each core has its own
+    assert [use.bytes_read for use in together.use()] == [use.bytes_read for use in apart.use()]
+    shared = sum(use.bursts_shared for result in together.results[:1] for use in result.port_use if use is not None)
+    assert shared > 0
+    # Constants are those of core 0's part alone.
+    start, stop = together.device.shared.start, together.device.shared.stop
+    together.device.window(1)[start:stop] = 0
+    again = together.run(items)
+    assert all(np.array_equal(first[name], second[name])
+               for first, second in zip(apart.run(items), again, strict=True) for name in first)  # fmt: skip
+
+
+def test_a_memory_that_one_window_cannot_hold_is_refused(model: weft.CompiledModel) -> None:
+    with pytest.raises(DeviceError, match=r"2 cores that share reads need one window of 2,\d+,\d+,\d+ bytes"):
+        SystemDevice(SHARING, "fsim", (1 << 30) + 1, shared=range(4096))
+
+
+@pytest.mark.parametrize("system", [PAIR, SHARING], ids=["apart", "sharing"])
 def test_the_rtl_gives_the_same_bytes_and_cycles(
-    model: weft.CompiledModel, items: list[np.ndarray[Any, Any]], monkeypatch: pytest.MonkeyPatch
+    system: weft.SystemConfig,
+    model: weft.CompiledModel,
+    items: list[np.ndarray[Any, Any]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(system_rtl, "RtlSystem", partial(system_rtl.RtlSystem, quick=True))
     memory = DramModel(latency=40, bytes_per_cycle=8)
-    modules = [weft.load(model, device, system=PAIR, dram=memory) for device in ("fsim", "rtl")]
+    modules = [weft.load(model, device, system=system, dram=memory) for device in ("fsim", "rtl")]
     predicted, real = ([module.run(items), module] for module in modules)
     for first, second in zip(predicted[0], real[0], strict=True):
         assert all(np.array_equal(first[name], second[name]) for name in first)

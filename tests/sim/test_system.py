@@ -17,7 +17,7 @@ from weft.sim.dram import BusErrors, DramModel
 from weft.sim.errors import SharedBytesError, SimulationError
 from weft.sim.footprint import Intervals
 from weft.sim.fuzz import MEMORY_BYTES
-from weft.sim.fuzz_system import compare_system, fill, predicted, random_system_case
+from weft.sim.fuzz_system import compare_system, fill, memory_bytes, predicted, random_system_case
 from weft.sim.system_fsim import FunctionalSystem
 from weft.sim.system_rtl import RtlSystem
 from weft.sim.system_run import CoreProgram, SystemResult
@@ -52,12 +52,12 @@ finish
 
 @pytest.fixture(scope="module")
 def rtl() -> RtlSystem:
-    return RtlSystem(MIXED, 3 * MEMORY_BYTES, quick=True)
+    return RtlSystem(MIXED, memory_bytes(3), quick=True)
 
 
 @pytest.fixture(scope="module")
 def functional() -> FunctionalSystem:
-    return FunctionalSystem(MIXED, 3 * MEMORY_BYTES)
+    return FunctionalSystem(MIXED, memory_bytes(3))
 
 
 def copies(
@@ -152,16 +152,16 @@ def test_each_core_has_its_registers_in_its_window_and_the_group_those_of_all(rt
 
 
 def test_a_fault_stops_its_core_alone_and_the_next_run_is_right() -> None:
-    rtl, functional = RtlSystem(MIXED, 3 * MEMORY_BYTES, quick=True), FunctionalSystem(MIXED, 3 * MEMORY_BYTES)
+    rtl, functional = RtlSystem(MIXED, memory_bytes(3), quick=True), FunctionalSystem(MIXED, memory_bytes(3))
     case = random_system_case(MIXED, 11)
-    end = case.cases[0].window_start + MEMORY_BYTES
+    end = 2 * MEMORY_BYTES
     rtl.set_dram(replace(case.dram, errors=BusErrors(0, end)))  # core 0 cannot even fetch
     got = rtl.run(fill(case, rtl))
     assert list(got.faults) == [0]
     assert got.faults[0].fault is not None
     assert got.faults[0].fault.cause is Fault.BUS_READ
     functional.run(fill(case, functional))
-    assert np.array_equal(rtl.dram[MEMORY_BYTES:], functional.dram[MEMORY_BYTES:])  # what the others made
+    assert np.array_equal(rtl.dram[end:], functional.dram[end:])  # what the others made
 
 
 @pytest.mark.parametrize("make", [FunctionalSystem, RtlSystem])

@@ -50,7 +50,7 @@ MUTANTS = (
     # Several cores on a port
     Mutant(
         "model-turns-go-on", "sim/timing_shared.h", "state that survives",
-        "if (!reads_under_way_) last_read_ = unsigned(masters_.size()) - 1;", "", ("tests/sim/test_system.py",),
+        "if (!reads_under_way_) last_read_ = unsigned(masters_.size());", "", ("tests/sim/test_system.py",),
     ),
     Mutant(
         "model-streams-past-another-core", "sim/timing_shared.h", "forgotten event",
@@ -60,6 +60,19 @@ MUTANTS = (
         "model-grants-into-the-last-place", "sim/timing_shared.h", "queue depth",
         "if (granted < 0 || !free || !room) return;", "if (granted < 0 || !free) return;",
         ("tests/sim/test_system.py",),
+    ),
+    Mutant(
+        "model-waits-for-what-has-ended", "sim/timing_shared.h", "forgotten event",
+        "if (ended) port_.wake = now + 1;", "", ("tests/sim/test_shared_reads.py",),
+    ),
+    Mutant(
+        "model-shares-by-address-alone", "sim/timing_rendezvous.h", "dropped condition",
+        " && own.beats == leader.beats", "", ("tests/sim/test_shared_reads.py",),
+    ),
+    Mutant(
+        "model-weights-overtake", "sim/timing_shared.h", "missing order",
+        "return !shares_ || reads.id != kClientLoadw || !rendezvous_.waits(place);", "return true;",
+        ("tests/sim/test_shared_reads.py",),
     ),
     # Engines
     Mutant(

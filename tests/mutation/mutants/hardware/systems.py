@@ -5,15 +5,16 @@ from __future__ import annotations
 from ..mutant import Mutant
 
 TESTS = ("tests/sim/test_system.py",)
+SHARED = ("tests/sim/test_shared_reads.py",)
 
 MUTANTS = (
     Mutant(
         "arbiter-turns-outlive-a-run", "hw/interconnect.py", "state that survives",
-        "after.eq(Mux(under_way == 0, self.count - 1, last))", "after.eq(last)", TESTS,
+        "after.eq(Mux(under_way == 0, count - 1, last))", "after.eq(last)", TESTS,
     ),
     Mutant(
         "arbiter-first-core-first", "hw/interconnect.py", "arbitration",
-        "candidate = (number + step) % self.count", "candidate = step % self.count", TESTS,
+        "candidate = (number + step) % count", "candidate = step % count", TESTS,
     ),
     Mutant(
         "arbiter-grants-without-room", "hw/interconnect.py", "overflow",
@@ -25,7 +26,35 @@ MUTANTS = (
     ),
     Mutant(
         "arbiter-forgets-whose-burst", "hw/interconnect.py", "wrong ID",
-        'registers["id"].eq(Cat(of(bus, "id"), Value.cast(number)))', 'registers["id"].eq(of(bus, "id"))', TESTS,
+        '{"id": Cat(of("id"), Const(number)),', '{"id": of("id"),', TESTS,
+    ),
+    Mutant(
+        "rendezvous-waits-for-all-cores", "hw/shared_reads.py", "deadlock",
+        "(self.waits | ~self.running).all()", "self.waits.all()", SHARED,
+    ),
+    Mutant(
+        "rendezvous-waits-for-nobody", "hw/shared_reads.py", "dropped condition",
+        "(self.waits | ~self.running).all()", "self.waits.any()", SHARED,
+    ),
+    Mutant(
+        "rendezvous-answers-all-alike", "hw/shared_reads.py", "dropped condition",
+        "self.members.eq(left & same)", "self.members.eq(left)", SHARED,
+    ),
+    Mutant(
+        "arbiter-weights-overtake", "hw/interconnect.py", "missing order",
+        "~meets & ~(is_weights & shared.waits[number])", "~meets", SHARED,
+    ),
+    Mutant(
+        "arbiter-forgets-who-shares", "hw/interconnect.py", "wrong destination",
+        "members.w_data.eq(shared.members)", "members.w_data.eq(1)", SHARED,
+    ),
+    Mutant(
+        "arbiter-shares-past-the-range", "hw/interconnect.py", "off by one",
+        "(bus.araddr[page:] < self.shared_stop)", "(bus.araddr[page:] <= self.shared_stop)", SHARED,
+    ),
+    Mutant(
+        "system-running-until-its-answer", "hw/core.py", "wrong signal",
+        "self.running.eq(control.counting)", "self.running.eq(control.running)", SHARED,
     ),
     Mutant(
         "windows-all-are-of-core-0", "hw/register_windows.py", "address decode",
@@ -33,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "windows-group-is-all", "hw/register_windows.py", "mask ignored",
-        "chosen.eq(members)", "chosen.eq((1 << self.count) - 1)", TESTS,
+        "chosen.eq(self.members)", "chosen.eq((1 << self.count) - 1)", TESTS,
     ),
     Mutant(
         "system-interrupts-of-core-0", "hw/system.py", "wrong wire",
