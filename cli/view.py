@@ -14,8 +14,6 @@ from ..progress import Updates, progress
 from ..runtime.array_files import arrays_in
 from ..runtime.device import memory_of
 from ..runtime.errors import ArtifactError, InputError
-from ..runtime.index_inputs import index_inputs
-from ..runtime.inputs import check_inputs, in_batches, read_inputs
 from .app import app
 from .output import CalibrateOption, ShapeOption, beside, check_places, err, input_file, out, output_file
 from .source import compiled_with_fixed_sizes, given_model, is_artifact, opened_artifact
@@ -36,7 +34,7 @@ def view(
     ] = None,
     shape: ShapeOption = None,
     calibrate_with: CalibrateOption = None,
-    live: Annotated[
+    live_page: Annotated[
         bool, typer.Option("--live", help="A page in which the core's simulators run, with knobs for its memory.")
     ] = False,
     inputs: Annotated[
@@ -53,7 +51,7 @@ def view(
     With --live the page runs the programs for the core: its memory's latency and rate can be turned, and cycles follow.
     """
     if inputs is not None:
-        if not live:
+        if not live_page:
             raise InputError("--input is for pages that run a model", hint="add --live")
         arrays_in(inputs)  # a file that is none is told before a model is compiled
     path = output or beside(source, ".html")
@@ -63,18 +61,19 @@ def view(
             each.open("rb").close()
         except OSError as error:
             raise ArtifactError(f"cannot read {each}: {error.strerror}") from error
-    from ..view.live import live_page  # after all that may be wrong with what was given
+    from ..view.live import live_page as page_that_runs  # after all that may be wrong with what was given
     from ..view.page import view_page
     from ..view.side import side
     from .view_kernels import host_codes
+    from .view_live import live
 
     sides: list[dict[str, Any]] = []
     with progress("reading", err) as status:
         for each in (source, *([other] if other is not None else [])):
             model, loops = _opened(each, target, shape, calibrate_with, chosen, status)
-            if live:
+            if live_page:
                 status.update(f"running {model.name}")
-                found = _live(model, inputs)
+                found = live(model, inputs)
                 sides.append(found | ({} if other is None else {"name": each.name}))
                 continue
             status.update(f"following {model.name}")
@@ -83,24 +82,9 @@ def view(
             waves = "" if model.core is None else _waves(each, target, shape, calibrate_with, chosen)
             named = {} if other is None else {"name": each.name}  # what tells them apart
             sides.append(found | {"waves": waves} | named)
-        page = live_page(sides) if live else view_page(sides)
+        page = page_that_runs(sides) if live_page else view_page(sides)
         write_atomically(path, page.encode())
     out.print(f"wrote {path} ({path.stat().st_size:,} bytes); open it in a browser", markup=False)
-
-
-def _live(model: CompiledModel, inputs: Path | None) -> dict[str, Any]:
-    """What the page has of a model; WeftError where nothing runs on a core."""
-    from ..api import load
-    from ..view.live import StepRecorder, live_model
-
-    model.on_core  # noqa: B018
-    if inputs is None:
-        return live_model(model)
-    specs = model.inputs
-    given = read_inputs(specs, inputs, 0, index_inputs(model))
-    check_inputs(given, specs)
-    device = StepRecorder(model)
-    return live_model(model, in_batches(given, specs), (load(model, device), device))
 
 
 def _waves(source: Path, target: str | None, shape: list[str] | None, calibrate: Path | None, chosen: Chosen) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import metadata, resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,20 +44,17 @@ COMPILER_FLAGS = (
     "-mbulk-memory",
     "-c",
 )
-LINKER_FLAGS = ("--no-entry", "--strip-all", "-z", "stack-size=1048576", *(f"--export={name}" for name in EXPORTS))
+MEMORY_FLAGS = ("--no-entry", "--strip-all", "-z", "stack-size=1048576")
+LINKER_FLAGS = (*MEMORY_FLAGS, *(f"--export={name}" for name in EXPORTS))
 
 MAGIC = b"\0asm"
+
+RUNTIME = "wasm_runtime.cpp"
 
 
 def wasm_module() -> bytes:
     """The module; takes some seconds the first time. :class:`BuildError` if its compiler is missing."""
-    try:
-        version = metadata.version("ziglang")
-    except metadata.PackageNotFoundError as error:
-        raise BuildError(
-            "the simulators cannot be compiled to WebAssembly: the package ziglang is missing",
-            hint="pip install 'weft[browser]'",
-        ) from error
+    version = _zig_version()
     texts = {name: resources.files(__package__).joinpath(name).read_text() for name in (*SOURCES, *HEADERS)}
     texts |= {INTERFACE: interface_header(), FUNCTIONAL_INTERFACE: functional_header()}
 
@@ -66,6 +64,38 @@ def wasm_module() -> bytes:
 
     key = f"{cache_key(COMPILER_FLAGS, LINKER_FLAGS, texts, version)}.wasm"
     return kept("wasm", key, build, accept=lambda content: content.startswith(MAGIC))
+
+
+def linked_module(objects: Sequence[bytes], exports: Sequence[str]) -> bytes:
+    """A module of object files of WebAssembly, with ``weft_allocate`` for the memory that its functions work on. It
+    imports nothing; :class:`BuildError` where the objects need more than is there."""
+    version = _zig_version()
+    text = resources.files(__package__).joinpath(RUNTIME).read_text()
+
+    def build() -> bytes:
+        with TemporaryDirectory(prefix="weft-wasm-") as name:
+            folder = Path(name)
+            (folder / RUNTIME).write_text(text)
+            _zig(folder, "c++", *COMPILER_FLAGS, "-o", f"{RUNTIME}.o", RUNTIME)
+            files = [f"{number}.o" for number in range(len(objects))]
+            for file, content in zip(files, objects, strict=True):
+                (folder / file).write_bytes(content)
+            flags = (*MEMORY_FLAGS, *(f"--export={export}" for export in ("weft_allocate", *exports)))
+            _zig(folder, "wasm-ld", *flags, "-o", "module.wasm", f"{RUNTIME}.o", *files)
+            return (folder / "module.wasm").read_bytes()
+
+    key = f"{cache_key(COMPILER_FLAGS, MEMORY_FLAGS, text, version, list(objects), list(exports))}.wasm"
+    return kept("wasm", key, build, accept=lambda content: content.startswith(MAGIC))
+
+
+def _zig_version() -> str:
+    try:
+        return metadata.version("ziglang")
+    except metadata.PackageNotFoundError as error:
+        raise BuildError(
+            "the simulators cannot be compiled to WebAssembly: the package ziglang is missing",
+            hint="pip install 'weft[browser]'",
+        ) from error
 
 
 def _built(folder: Path, texts: dict[str, str]) -> bytes:

@@ -34,5 +34,15 @@ void* operator new(size_t bytes) { return weft_allocate(bytes); }
 void operator delete(void*) noexcept {}
 void operator delete(void*, size_t) noexcept {}
 
+// a * b + c, rounded once. The product is exact in double; where the sum is not, its last bit is made odd, so that the
+// rounding to float sees that there is more behind it.
+extern "C" float fmaf(float a, float b, float c) {
+    const double product = double(a) * double(b), addend = double(c), sum = product + addend;
+    const double part = sum - product, lost = (product - (sum - part)) + (addend - part);
+    uint64_t bits = __builtin_bit_cast(uint64_t, sum);
+    if (lost != 0 && lost == lost && !(bits & 1)) bits += (lost > 0) == (sum > 0) ? 1 : uint64_t(-1);
+    return float(__builtin_bit_cast(double, bits));
+}
+
 // What containers call where they would throw: an instance that asks for too much ends in a trap.
 void std::__libcpp_verbose_abort(const char*, ...) noexcept { __builtin_trap(); }

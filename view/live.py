@@ -6,13 +6,14 @@ import base64
 import ctypes
 import gzip
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.model import CompiledModel
+from ..compiler.model import CompiledModel, CopyStep, HostStep, LaunchCall, Place
 from ..hw.isa import ENGINE_NAMES, Engine
 from ..runtime.colours import CLASS_OF_KIND, COLOURS, WORDS
 from ..runtime.device import FsimDevice, memory_of
@@ -26,6 +27,9 @@ from ..sim.timing_interface import CLASSES, Core, Result, describe_core
 from ..sim.wasm import wasm_module
 
 Array = npt.NDArray[Any]
+
+MOST_CLASSES = 1000
+"""Classes of a model whose scores the page shows as bars."""
 
 PARTS = Path(__file__).parent / "live_page"
 """Where the page's frame, style and script are."""
@@ -51,17 +55,32 @@ class StepRecorder(FsimDevice):
         return [(slot.offset, packed(self.read(slot.offset, slot.nbytes).tobytes())) for slot in slots]
 
 
+@dataclass(frozen=True)
+class HostInPage:
+    """A program of the host as a module of WebAssembly, and the functions in it that run its launches."""
+
+    module: bytes
+    calls: tuple[LaunchCall, ...]
+
+
 Recorded = tuple[LoadedModule, StepRecorder]
 """A model that is loaded on such a device."""
 
 
 def live_model(
-    model: CompiledModel, examples: Sequence[Mapping[str, Array]] = (), recorded: Recorded | None = None
-) -> dict[str, Any]:
-    """What the page has of one model. ``examples``: inputs by name, which ``recorded`` runs for the bytes that the
-    page's runs have to leave; without any, the page counts cycles only."""
+    model: CompiledModel, examples: Sequence[Mapping[str, Array]] = (), recorded: Recorded | None = None,
+    hosts: Sequence[HostInPage] = (), why: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    """What the page has of one model.
+
+    ``examples``: inputs by name, which ``recorded`` runs for the bytes that the page's runs have to leave.
+    ``hosts``: the host's programs in their order; with them the page runs the whole model, also on what is drawn.
+    Without them ``why`` says why not, and the page runs the core's programs on examples, or counts cycles only.
+    """
     config, part, dram = model.config, model.on_core, memory_of(model)
     runs, tops = _recorded(model, examples, *recorded) if recorded is not None else ([], [])
+    steps = _steps(model, hosts) if hosts else []
+    pad = _pad(model, examples) if steps else None
     return {
         "name": model.name,
         "latency": dram.latency,
@@ -69,7 +88,7 @@ def live_model(
         "timingCore": packed(bytes(describe_core(config, dram))),
         "functionalCore": packed(bytes(describe_functional_core(config))),
         "window": part.window_bytes,
-        "constants": [(each.offset, packed(each.data.tobytes())) for each in part.constants] if runs else [],
+        "constants": [(each.offset, packed(each.data.tobytes())) for each in part.constants] if runs or pad else [],
         "programs": [
             {"number": number, "code": packed(step.program.tobytes()), "offset": step.program_offset,
              "count": len(step.program) // config.instruction_bytes}
@@ -77,7 +96,79 @@ def live_model(
         ],
         "examples": runs,
         "scores": _scores(model, tops),
+        "steps": steps,
+        "why": why,
+        "pad": pad,
+        "result": _result(model) if steps else None,
     }  # fmt: skip
+
+
+def _steps(model: CompiledModel, hosts: Sequence[HostInPage]) -> list[dict[str, Any]]:
+    """What the page runs one after the other. Values are bytes by name; those of the core lie in its window."""
+    slots, given = model.on_core.slots, iter(hosts)
+
+    def places(names: Sequence[str]) -> list[tuple[str, int, int]]:
+        return [(name, slots[name].offset, slots[name].nbytes) for name in names]
+
+    steps: list[dict[str, Any]] = []
+    for step in model.steps:
+        if isinstance(step, HostStep):
+            steps.append(_host_step(step, next(given)))
+        else:
+            number = sum("program" in each for each in steps)
+            steps.append({"program": number, "inputs": places(step.inputs), "outputs": places(step.outputs)})
+    return steps
+
+
+def _host_step(step: HostStep, host: HostInPage) -> dict[str, Any]:
+    program = step.program
+    symbols = {call.first: call.symbol for call in host.calls}
+    work: list[Any] = []
+    for number, each in enumerate(program.steps):
+        if number in symbols:
+            work.append(symbols[number])
+        elif isinstance(each, CopyStep):
+            work.append([*_at(each.source), *_at(each.target), each.source.nbytes])
+    return {
+        "wasm": packed(host.module),
+        "inputs": step.inputs,
+        "outputs": [(name, tensor.nbytes) for name, tensor in zip(step.outputs, program.outputs, strict=True)],
+        "constants": packed(program.constants.tobytes()),
+        "arena": program.arena_bytes,
+        "counters": max((call.counter_bytes for call in host.calls), default=0),
+        "work": work,
+    }
+
+
+def _at(place: Place) -> tuple[str, int, int]:
+    return place.kind, place.number, place.offset
+
+
+def _pad(model: CompiledModel, examples: Sequence[Mapping[str, Array]]) -> dict[str, Any] | None:
+    """Where a picture can be drawn: the size of a model's only input, and its darkest and lightest value in the first
+    example; 0 and 1 without any. None for inputs that are no pictures of one channel."""
+    spec = model.inputs[0]
+    sizes = [size for size in spec.shape if size > 1]
+    if len(model.inputs) > 1 or spec.dtype != "float32" or len(sizes) != 2 or min(sizes) < 4:
+        return None
+    first = examples[0][spec.name] if examples else np.asarray([0.0, 1.0])
+    low, high = float(first.min()), float(first.max())
+    return {
+        "name": spec.name,
+        "height": sizes[0],
+        "width": sizes[1],
+        "low": low,
+        "high": high if high > low else low + 1,
+    }
+
+
+def _result(model: CompiledModel) -> dict[str, Any] | None:
+    """The model's first output, where it has a score for each class; None otherwise."""
+    spec = model.outputs[0]
+    count = int(np.prod(spec.shape))
+    if spec.dtype not in ("float32", "int8", "uint8") or not 2 <= count <= MOST_CLASSES or model.config.batch > 1:
+        return None
+    return {"name": spec.name, "dtype": spec.dtype}
 
 
 def _recorded(
@@ -89,7 +180,11 @@ def _recorded(
     for example in examples:
         device.steps.clear()
         outputs = module.run(dict(example))
-        runs.append({"picture": _picture(next(iter(example.values()))), "steps": list(device.steps)})
+        kept = {
+            what: {name: packed(np.ascontiguousarray(value).tobytes()) for name, value in arrays.items()}
+            for what, arrays in (("inputs", example), ("outputs", outputs))
+        }
+        runs.append({"picture": _picture(next(iter(example.values()))), "steps": list(device.steps), **kept})
         tops.append((np.asarray(next(iter(outputs.values()))), _last_output(model, device)))
     return runs, tops
 

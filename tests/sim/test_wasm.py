@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import pytest
+import wasmtime
 import weft
 from weft.hw.config import NAMED, TINY, CoreConfig
 from weft.hw.isa import Fault
@@ -21,7 +23,7 @@ from weft.sim.fuzz_illegal import illegal_case
 from weft.sim.result import RunResult
 from weft.sim.timing import predict
 
-from .wasm_host import WasmSimulator, compiled, wasm_predict
+from .wasm_host import ENGINE, Instance, WasmSimulator, compiled, wasm_predict
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 
@@ -99,6 +101,34 @@ def test_faults_of_memories_and_tokens_are_the_same(config: CoreConfig) -> None:
             assert results[0] == results[1], f"seed {seed}\n{case}"
             seen.add(results[0].cause)
     assert len(seen) >= 4
+
+
+def rounded_once(exact: Fraction) -> float:
+    """The float32 next to a value; of two that are as near, the even one."""
+    near = np.float32(float(exact))
+    around = [np.nextafter(near, np.float32(side)) for side in (-np.inf, np.inf)]
+    return float(min((near, *around), key=lambda each: (abs(Fraction(float(each)) - exact), each.view(np.int32) & 1)))
+
+
+def test_products_are_added_with_one_rounding() -> None:
+    """What kernels call for LLVM's fma, which WebAssembly has no instruction for."""
+    instance = Instance(wasmtime.Module(ENGINE, wasm.linked_module([], ["fmaf"])))
+    random, twice = np.random.default_rng(0), 0
+    for case in range(2000):
+        a, b, c = (np.float32(x) for x in random.standard_normal(3))
+        if case % 2:  # a sum that lies a hair beside the middle of two floats
+            scale, side = 2.0 ** int(random.integers(-20, 40)), int(random.choice([-1, 1]))
+            c = np.float32(side * scale * (1 + int(random.integers(0, 9)) * 2.0**-23))
+            a, b = np.float32(scale * 2.0**-24 * (1 + 2.0**-23)), np.float32(side * (1 - 2.0**-23))
+        exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
+        assert instance.call("fmaf", float(a), float(b), float(c)) == rounded_once(exact), (a, b, c)
+        twice += float(np.float32(float(a) * float(b) + float(c))) != rounded_once(exact)
+    assert twice  # rounding the sum first would be seen
+
+
+def test_a_function_that_is_not_there_is_named() -> None:
+    with pytest.raises(BuildError, match="no_such_function"):
+        wasm.linked_module([], ["no_such_function"])
 
 
 def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,11 +32,12 @@ def compiled() -> wasmtime.Module:
 class Instance:
     """One instance, with a memory of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: wasmtime.Module | None = None) -> None:
+        """``module``: instead of the simulators'."""
         self.store = wasmtime.Store(ENGINE)
-        self.exports = wasmtime.Instance(self.store, compiled(), []).exports(self.store)
+        self.exports = wasmtime.Instance(self.store, module or compiled(), []).exports(self.store)
 
-    def call(self, name: str, *arguments: int) -> Any:
+    def call(self, name: str, *arguments: float) -> Any:
         """An exported function."""
         return self.exports[name](self.store, *arguments)
 

@@ -11,7 +11,8 @@ import pytest
 import weft
 from typer.testing import CliRunner
 from weft.cli import app
-from weft.compiler.model import CompiledModel
+from weft.cli.view_live import hosts_in_page
+from weft.compiler.model import CompiledModel, HostStep
 from weft.runtime.device import memory_of
 from weft.sim.timing import predict
 from weft.tests.browser import shown_by_browser
@@ -52,10 +53,38 @@ PROBE = """
 """
 
 
-def described(model: CompiledModel) -> dict[str, Any]:
+DRAW = """
+  await shown;
+  const pad = find("pad"), places = pad.getBoundingClientRect();
+  const send = (type, x, y) => pad.dispatchEvent(new PointerEvent(type, { bubbles: true, buttons: 1,
+    clientX: places.x + x * places.width, clientY: places.y + y * places.height }));
+  const found = [];
+  const angles = Array.from({ length: 33 }, (_, at) => Math.PI * at / 16);
+  const ring = angles.map(at => [0.5 + 0.2 * Math.cos(at), 0.5 + 0.3 * Math.sin(at)]);
+  for (const lines of [[[[0.5, 0.1], [0.5, 0.9]]], [ring]]) {
+    find("clear").click();
+    for (const [start, ...rest] of lines) {
+      send("pointerdown", ...start);
+      for (const each of rest) send("pointermove", ...each);
+    }
+    for (const fit of [true, false]) {
+      find("fit").checked = fit; find("fit").dispatchEvent(new Event("change"));
+      found.push({ drawn: [...state.drawn], scores: state.scores, top: state.top, text: find("verdict").textContent });
+    }
+  }
+  find("clear").click();
+  const empty = [find("verdict").textContent, state.scores];
+  document.querySelector("#examples button").click(); await shown;
+  return { found, empty, again: [state.equal, state.top] };
+"""
+
+
+def described(model: CompiledModel, *, whole: bool = True) -> dict[str, Any]:
     device = StepRecorder(model)
     (name,) = (each.name for each in model.inputs)
-    return live_model(model, [{name: image} for image in IMAGES], (weft.load(model, device), device))
+    hosts, why = hosts_in_page(model) if whole else ((), "no reason")
+    assert whole == bool(hosts), why
+    return live_model(model, [{name: image} for image in IMAGES], (weft.load(model, device), device), hosts, why)
 
 
 def cycles(model: CompiledModel, **dram: int) -> int:
@@ -64,11 +93,13 @@ def cycles(model: CompiledModel, **dram: int) -> int:
     return sum(each.cycles or 0 for each in runs)
 
 
-@pytest.mark.parametrize("flags", [(), DARK_PHONE], ids=["wide", "narrow and dark"])
+@pytest.mark.parametrize(
+    ("flags", "whole"), [((), True), (DARK_PHONE, True), ((), False)], ids=["wide", "narrow and dark", "core alone"]
+)
 def test_the_page_says_what_native_runs_say(
-    digits_on_pynq: CompiledModel, flags: tuple[str, ...], tmp_path: Path
+    digits_on_pynq: CompiledModel, flags: tuple[str, ...], whole: bool, tmp_path: Path
 ) -> None:
-    page = live_page([described(digits_on_pynq)])
+    page = live_page([described(digits_on_pynq, whole=whole)])
     assert len(page) < 5_000_000
     found = shown_by_browser(page, PROBE, tmp_path, *flags)
     module = weft.load(digits_on_pynq, "fsim")
@@ -82,6 +113,53 @@ def test_the_page_says_what_native_runs_say(
     assert found["drawnBusy"] == pytest.approx(found["busy"], abs=0.1)
     assert not found["overflow"]
     assert (found["ground"] < 60) == bool(flags)
+    assert ("ran before: no reason" in found["verdict"]) != whole
+
+
+def test_what_is_drawn_is_read_as_a_native_run_reads_it(digits_on_pynq: CompiledModel, tmp_path: Path) -> None:
+    found = shown_by_browser(live_page([described(digits_on_pynq)]), DRAW, tmp_path)
+    module = weft.load(digits_on_pynq, "fsim")
+    pictures = [np.asarray(each["drawn"], np.float32).reshape(1, 1, 8, 8) for each in found["found"]]
+    for picture, each in zip(pictures, found["found"], strict=True):
+        (logits,) = module.run({"image": picture}).values()
+        np.testing.assert_array_equal(np.float32(each["scores"]), logits[0])  # to the bit
+        assert each["top"] == int(np.argmax(logits))
+        assert "The answer for what is drawn" in each["text"]
+    assert [each["top"] for each in found["found"][::2]] == [1, 0]  # strokes that fill the picture are read right
+    low, high = float(IMAGES[0].min()), float(IMAGES[0].max())
+    assert all(np.float32(low) <= picture.min() and picture.max() <= high + 1e-6 for picture in pictures)
+    filled, plain = (
+        [np.flatnonzero((picture[0, 0] > low + 0.1).any(1)) for picture in pictures[at::2]] for at in (0, 1)
+    )
+    assert [(rows[0], rows[-1]) for rows in filled] == [(0, 7), (0, 7)]
+    assert all(rows[-1] - rows[0] <= 7 for rows in plain)
+    assert found["empty"] == ["Nothing is drawn yet.", None]
+    assert found["again"] == [True, int(np.argmax(next(iter(module.run(IMAGES[0]).values()))))]
+
+
+def test_why_the_host_is_not_in_the_page(digits: CompiledModel) -> None:
+    step = digits.steps[0]
+    assert isinstance(step, HostStep)
+    shared = replace(digits, steps=(replace(step, program=replace(step.program, threads=2)), *digits.steps[1:]))
+    assert hosts_in_page(shared) == ((), "its host's part is compiled for 2 threads")
+
+
+def test_without_examples_a_digit_can_be_drawn(digits: CompiledModel, tmp_path: Path) -> None:
+    hosts, _ = hosts_in_page(digits)
+    found = shown_by_browser(live_page([live_model(digits, hosts=hosts)]), DRAW.replace(
+        'document.querySelector("#examples button").click(); await shown;', ""), tmp_path)  # fmt: skip
+    module = weft.load(digits, "fsim")
+    for each in found["found"]:
+        (logits,) = module.run({"image": np.asarray(each["drawn"], np.float32).reshape(1, 1, 8, 8)}).values()
+        np.testing.assert_array_equal(np.float32(each["scores"]), logits[0])
+
+
+def test_a_result_of_the_host_that_differs_is_told(digits: CompiledModel, tmp_path: Path) -> None:
+    told = described(digits)
+    ((name, _),) = told["examples"][0]["outputs"].items()
+    told["examples"][0]["outputs"][name] = packed(bytes(40))
+    found = shown_by_browser(live_page([told]), PROBE, tmp_path)
+    assert [each[1] for each in found["found"]] == [False, True, True]
 
 
 def test_a_byte_that_differs_is_told(digits: CompiledModel, tmp_path: Path) -> None:

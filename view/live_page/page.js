@@ -1,7 +1,7 @@
 "use strict";
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const find = id => document.getElementById(id);
-const state = { model: 0, example: 0, latency: 0, rate: 0, cycles: null, equal: null, top: null };
+const state = { model: 0, example: 0, latency: 0, rate: 0, cycles: null, equal: null, top: null, scores: null, drawn: null };
 let module = null, shown = Promise.resolve();
 
 // What is packed in the page: gzip in base64.
@@ -15,7 +15,7 @@ async function opened(text) {
 
 // One instance serves one run: its memory is never taken back.
 class Instance {
-  constructor() { this.exports = new WebAssembly.Instance(module).exports; }
+  constructor(code = module) { this.exports = new WebAssembly.Instance(code).exports; }
   bytes(address, size) { return new Uint8Array(this.exports.memory.buffer, address >>> 0, size); }
   view(address, size) { return new DataView(this.exports.memory.buffer, address >>> 0, size); }
   place(content) {
@@ -52,18 +52,77 @@ function runProgram(model, program, window) {
   return instance.bytes(place, window.length).slice();
 }
 
-// The network on one example: what the core leaves in memory, and whether the native run left the same bytes.
-async function run(model, example) {
-  let window = new Uint8Array(model.window), equal = true, scores = null;
+// A program of the host: its functions get a table of where inputs, outputs, constants, arena and counters are.
+function runHost(step, values) {
+  const instance = new Instance(step.module), table = new Uint32Array(5);
+  const places = names => instance.place(new Uint8Array(Uint32Array.from(names, each => instance.place(each)).buffer));
+  const outputs = step.outputs.map(([, size]) => instance.exports.weft_allocate(size));
+  table[0] = places(step.inputs.map(name => values.get(name)));
+  table[1] = instance.place(new Uint8Array(Uint32Array.from(outputs).buffer));
+  table[2] = instance.place(step.constants);
+  table[3] = instance.place(new Uint8Array(step.arena));
+  table[4] = instance.place(new Uint8Array(step.counters));
+  const start = instance.place(new Uint8Array(table.buffer));
+  const at = (kind, number, offset) => offset + (kind === "constant" ? table[2] : kind === "arena" ? table[3]
+    : instance.view(table[kind === "input" ? 0 : 1], 4 * (number + 1)).getUint32(4 * number, true));
+  for (const each of step.work) {
+    if (typeof each === "string") { instance.exports[each](start, 0n); continue; }
+    const size = each[6], from = at(...each.slice(0, 3)), to = at(...each.slice(3, 6));
+    instance.bytes(to, size).set(instance.bytes(from, size));
+  }
+  step.outputs.forEach(([name, size], place) => values.set(name, instance.bytes(outputs[place], size).slice()));
+}
+
+function freshWindow(model) {
+  const window = new Uint8Array(model.window);
   for (const [offset, data] of model.constants) window.set(data, offset);
   for (const program of model.programs) window.set(program.code, program.offset);
+  return window;
+}
+
+// The whole network, the host's part included: all values by name.
+function runWhole(model, inputs) {
+  const values = new Map(inputs);
+  let window = freshWindow(model);
+  for (const step of model.steps) {
+    if (step.module) { runHost(step, values); continue; }
+    for (const [name, offset] of step.inputs) window.set(values.get(name), offset);
+    window = runProgram(model, model.programs[step.program], window);
+    for (const [name, offset, size] of step.outputs) values.set(name, window.slice(offset, offset + size));
+  }
+  return values;
+}
+
+const same = (a, b) => a.length === b.length && a.every((each, place) => each === b[place]);
+
+const ARRAYS = { float32: Float32Array, int8: Int8Array, uint8: Uint8Array };
+
+function scoresIn(model, values) {
+  return model.result && [...new ARRAYS[model.result.dtype](values.get(model.result.name).buffer)];
+}
+
+// The network on one example, and whether the native run left the same bytes.
+async function run(model, example) {
+  const inputs = await Promise.all(Object.entries(example.inputs).map(async ([name, data]) => [name, await opened(data)]));
+  const values = runWhole(model, inputs);
+  let equal = true;
+  for (const [name, data] of Object.entries(example.outputs)) equal &&= same(await opened(data), values.get(name));
+  for (const [number, step] of model.steps.filter(each => !each.module).entries())
+    for (const [place, [, data]] of example.steps[number].outputs.entries())
+      equal &&= same(await opened(data), values.get(step.outputs[place][0]));
+  return { equal, scores: scoresIn(model, values) };
+}
+
+// As above where the page cannot run the host's part: programs of the core begin with what a native run gave them.
+async function runCore(model, example) {
+  let window = freshWindow(model), equal = true, scores = null;
   for (const [number, program] of model.programs.entries()) {
     const step = example.steps[number];
     for (const [offset, data] of step.inputs) window.set(await opened(data), offset);
     window = runProgram(model, program, window);
     for (const [offset, data] of step.outputs) {
       const expected = await opened(data);
-      equal &&= expected.every((each, place) => each === window[offset + place]);
+      equal &&= same(expected, window.subarray(offset, offset + expected.length));
     }
   }
   if (model.scores) scores = [...new Int8Array(window.buffer, model.scores[0], model.scores[1])];
@@ -79,14 +138,35 @@ function element(name, text = "", parent = null) {
 
 async function showResult() {
   const model = DATA.models[state.model];
-  find("run-box").hidden = !model.examples.length;
-  if (!model.examples.length) return;
-  const started = performance.now(), { equal, scores } = await run(model, model.examples[state.example]);
+  find("run-box").hidden = !model.examples.length && !model.pad;
+  find("pad-box").hidden = !model.pad;
+  if (find("run-box").hidden) return;
+  const example = model.examples[state.example], started = performance.now();
+  if (!example) { showDrawn(); return; }
+  const { equal, scores } = await (model.steps.length ? run : runCore)(model, example);
   const took = (performance.now() - started).toFixed(0);
   state.equal = equal;
   find("verdict").className = equal ? "" : "wrong";
-  find("verdict").textContent = equal ? `Every byte of the result is the native simulator's (${took} ms).`
-    : "The result differs from the native simulator's.";
+  find("verdict").textContent = !equal ? "The result differs from the native simulator's."
+    : `Every byte of the result is the native simulator's (${took} ms).` + (model.steps.length ? ""
+      : ` The host's part ran before: ${model.why || "this page does not have it"}.`);
+  showScores(scores);
+}
+
+// What the network says to the picture that is drawn.
+function showDrawn() {
+  const model = DATA.models[state.model], started = performance.now();
+  state.drawn = drawnPicture(model.pad);
+  const values = runWhole(model, [[model.pad.name, new Uint8Array(state.drawn.buffer)]]);
+  const took = (performance.now() - started).toFixed(0);
+  [state.equal, state.top] = [null, null];
+  find("verdict").className = "";
+  find("verdict").textContent = strokes.length ? `The answer for what is drawn, in ${took} ms.` : "Nothing is drawn yet.";
+  showScores(strokes.length ? scoresIn(model, values) : null);
+}
+
+function showScores(scores) {
+  state.scores = scores;
   find("scores").replaceChildren();
   if (!scores) return;
   const low = Math.min(...scores), high = Math.max(...scores);
@@ -94,8 +174,8 @@ async function showResult() {
   scores.forEach((score, place) => {
     const mark = place === state.top ? "top" : "";
     element("span", String(place), find("scores")).className = mark;
-    element("i", "", find("scores")).style.width = `${100 * (score - low) / Math.max(1, high - low)}%`;
-    element("span", String(score), find("scores")).className = mark;
+    element("i", "", find("scores")).style.width = `${100 * (score - low) / ((high - low) || 1)}%`;
+    element("span", String(Number(score.toFixed(2))), find("scores")).className = mark;
   });
 }
 
@@ -165,6 +245,65 @@ function draw(found) {
   });
 }
 
+// Lines on the pad, each a list of points of 0 to 1.
+const strokes = [];
+
+function line(pen, points, width) {
+  [pen.lineCap, pen.lineJoin, pen.lineWidth, pen.strokeStyle] = ["round", "round", width, "#fff"];
+  pen.beginPath();
+  points.forEach(([x, y], place) => (place ? pen.lineTo(x, y) : pen.moveTo(x, y)));
+  if (points.length === 1) pen.lineTo(points[0][0] + 0.01, points[0][1]);
+  pen.stroke();
+}
+
+// The strokes as the network gets them: means of the ink in its pixels. Lines are a little wider than a pixel.
+function drawnPicture(pad) {
+  const fine = 8, { width, height } = pad, big = new OffscreenCanvas(width * fine, height * fine);
+  const pen = big.getContext("2d", { willReadFrequently: true }), thick = fine * Math.min(width, height) / 7;
+  const all = strokes.flat(), sides = [0, 1].map(axis => all.map(point => point[axis]));
+  const [low, high] = [Math.min, Math.max].map(end => sides.map(each => end(...each)));
+  const room = [big.width - thick, big.height - thick];
+  const size = Math.min(...[0, 1].map(axis => room[axis] / Math.max(high[axis] - low[axis], 1e-6)), 8 * room[0]);
+  const move = point => (find("fit").checked
+    ? point.map((each, axis) => [big.width, big.height][axis] / 2 + (each - (low[axis] + high[axis]) / 2) * size)
+    : [point[0] * big.width, point[1] * big.height]);
+  for (const stroke of strokes) line(pen, stroke.map(move), thick);
+  const ink = pen.getImageData(0, 0, big.width, big.height).data, values = new Float32Array(width * height);
+  for (let y = 0; y < big.height; y += 1)
+    for (let x = 0; x < big.width; x += 1)
+      values[Math.floor(y / fine) * width + Math.floor(x / fine)] += ink[4 * (y * big.width + x) + 3] / 255 / fine ** 2;
+  showGrey(find("seen"), width, height, Array.from(values, each => 255 * each));
+  return values.map(each => pad.low + each * (pad.high - pad.low));
+}
+
+function preparePad() {
+  const canvas = find("pad"), pen = canvas.getContext("2d");
+  const answer = () => {
+    pen.clearRect(0, 0, canvas.width, canvas.height);
+    for (const stroke of strokes)
+      line(pen, stroke.map(([x, y]) => [x * canvas.width, y * canvas.height]), canvas.width / 7);
+    state.example = null;
+    showPictures();
+    showDrawn();
+  };
+  const point = event => [event.offsetX / canvas.clientWidth, event.offsetY / canvas.clientHeight];
+  canvas.onpointerdown = event => {
+    if (event.isTrusted) canvas.setPointerCapture(event.pointerId);
+    strokes.push([point(event)]);
+    answer();
+  };
+  canvas.onpointermove = event => { if (event.buttons && strokes.length) { strokes.at(-1).push(point(event)); answer(); } };
+  find("clear").onclick = () => { strokes.length = 0; answer(); };
+  find("fit").onchange = answer;
+}
+
+function showGrey(canvas, width, height, values) {
+  [canvas.width, canvas.height] = [width, height];
+  const pen = canvas.getContext("2d"), image = pen.createImageData(width, height);
+  values.forEach((value, at) => image.data.set([value, value, value, 255], 4 * at));
+  pen.putImageData(image, 0, 0);
+}
+
 function showPictures() {
   find("examples").replaceChildren();
   DATA.models[state.model].examples.forEach((example, place) => {
@@ -173,11 +312,8 @@ function showPictures() {
     button.setAttribute("aria-label", `example ${place}`);
     button.onclick = () => { state.example = place; shown = show(); };
     if (!example.picture) { button.textContent = String(place); return; }
-    const { width, height, values } = example.picture, canvas = element("canvas", "", button);
-    [canvas.width, canvas.height] = [width, height];
-    const pen = canvas.getContext("2d"), image = pen.createImageData(width, height);
-    values.forEach((value, at) => image.data.set([value, value, value, 255], 4 * at));
-    pen.putImageData(image, 0, 0);
+    const { width, height, values } = example.picture;
+    showGrey(element("canvas", "", button), width, height, values);
   });
 }
 
@@ -202,6 +338,10 @@ async function start() {
     for (const name of ["timingCore", "functionalCore"]) model[name] = await opened(model[name]);
     for (const program of model.programs) program.code = await opened(program.code);
     for (const constant of model.constants) constant[1] = await opened(constant[1]);
+    for (const step of model.steps.filter(each => each.wasm)) {
+      step.module = new WebAssembly.Module(await opened(step.wasm));
+      step.constants = await opened(step.constants);
+    }
     element("option", model.name, find("model")).value = DATA.models.indexOf(model);
   }
   find("model-box").hidden = DATA.models.length < 2;
@@ -222,6 +362,7 @@ async function start() {
     find(name).oninput = event => { state[name] = Number(event.target.value); showTime(); };
   find("reset").onclick = () => { asCompiled(); showTime(); };
   addEventListener("resize", showTime);
+  preparePad();
   asCompiled();
   await show();
   state.first = performance.now();

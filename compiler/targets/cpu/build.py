@@ -12,7 +12,7 @@ from ...model import HostCode, HostProgram, KernelCode, LaunchCall, LaunchStep
 from .llvm.object_code import cached, cached_object, code_key
 from .llvm.rounds import Rounds, counter_bytes
 from .llvm.threads import TEAM_BYTES, pool_text
-from .processor import Processor, host_target
+from .processor import WASM32, Processor, host_target
 
 
 def build_program(
@@ -33,6 +33,13 @@ def build_program(
 
     content, calls = objects(single=False)
     return HostCode(target.name, content, calls, partial(objects, single=True), TEAM_BYTES)
+
+
+def wasm_objects(program: HostProgram) -> tuple[tuple[bytes, ...], tuple[LaunchCall, ...]]:
+    """A program for one thread as WebAssembly, to be linked: object files, and the functions in them that run its
+    launches. CompileError names the kernel that cannot be compiled."""
+    steps, calls = _step_functions(program, WASM32, single=False)
+    return (*_kernel_objects(program, WASM32), steps), calls
 
 
 def _kernel_objects(program: HostProgram, target: Processor) -> list[bytes]:

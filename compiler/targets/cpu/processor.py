@@ -132,6 +132,10 @@ class Processor:
         return f"{self.triple} {self.cpu} {self.features}"
 
 
+_WASM = "+bulk-memory,+mutable-globals,+nontrapping-fptoint,+sign-ext,+simd128"
+WASM32 = Processor("wasm32-unknown-unknown", "generic", _WASM, 16, 16, dot_product=False)
+"""WebAssembly with vectors of 16 bytes, as all browsers have it."""
+
 HOST = "host"
 """The name of this machine's processor, or of what it is taken for."""
 
