@@ -13,7 +13,7 @@ from ..hw.errors import ConfigError
 from .errors import BoardError
 from .processing_system import HIGHEST_DIVISOR, PROCESSING_SYSTEMS, MemoryPort, ProcessingSystem
 from .ranges import Range
-from .table import read_fields, read_toml
+from .table import FAMILY, read_fields, read_toml
 
 DATA = Path(__file__).parent / "data"
 
@@ -217,7 +217,10 @@ def _shipped() -> dict[str, Board]:
 def _folder(folder: Path) -> dict[str, Board]:
     boards: dict[str, Board] = {}
     for path in sorted(folder.glob("*.toml")):
-        board = read_board(path)
+        values = read_toml(path)
+        if FAMILY in values:  # the other kind, of .standalone
+            continue
+        board = read_fields(Board, values, path)
         if board.name in boards:
             raise BoardError(f"a second board is called {board.name!r}", at=f"{path}: name")
         boards[board.name] = board

@@ -12,7 +12,10 @@ from .errors import BoardError
 
 T = TypeVar("T")
 
-_WORDS = {int: "an integer", float: "a number", str: "a text"}
+FAMILY = "family"
+"""The field that only the files of boards without a processor have."""
+
+_WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text"}
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -26,7 +29,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 def read_fields(kind: type[T], values: object, path: Path, table: str = "") -> T:
     """An object of a dataclass from a table whose keys are the fields' names.
 
-    Fields may be int, float, str, another such dataclass, a dict of integers, or a tuple of one of these. What
+    Fields may be int, float, str, bool, another such dataclass, a dict of integers, or a tuple of one of these. What
     ``__post_init__`` refuses with a :class:`BoardError` comes back with the file and the table as its place.
     """
     if not isinstance(values, Mapping):
@@ -63,7 +66,7 @@ def _value(kind: Any, value: object, path: Path, name: str) -> Any:
         inner = get_args(kind)[1]
         return {key: _value(inner, each, path, f"{name}.{key}") for key, each in value.items()}
     whole_number = kind is float and isinstance(value, int)
-    if isinstance(value, bool) or not (isinstance(value, kind) or whole_number):
+    if isinstance(value, bool) != (kind is bool) or not (isinstance(value, kind) or whole_number):
         raise BoardError(f"must be {_WORDS[kind]}, not {value!r}", at=_place(path, name))
     return kind(value)
 

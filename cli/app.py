@@ -24,7 +24,7 @@ app = typer.Typer(
 
 board_app = typer.Typer(
     name="board",
-    help="PYNQ boards: what they are, what fits them, building for one, and running on one.",
+    help="Boards: what they are, what fits them, building for one, and running on one.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

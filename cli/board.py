@@ -1,4 +1,4 @@
-"""``weft board``: boards, the cores that fit them, and what Vivado builds."""
+"""``weft board``: boards, the cores that fit them, and what Vivado or open tools build."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from ..boards.board import Board, all_boards, find_board
+from ..boards.board import Board, all_boards
 from ..boards.design import fitted_core, make_design
 from ..boards.errors import BoardError
 from ..boards.fit import Fit, fit, measured_cores, number
-from ..hw.config import load_config
+from ..boards.standalone.board import StandaloneBoard, any_board, standalone_boards
+from ..hw.config import CoreConfig, load_config
 from ..progress import progress
 from .app import board_app
 from .output import JsonOption, err, out, output_folder, print_json, table, wide_console
 
 RESOURCES = ("LUT", "FF", "BRAM36", "URAM", "DSP")
 BOARD_COLUMNS = ("board", "part", *RESOURCES, "DDR GB/s", "port", "MHz", "core", "fullest", "pynq")
+STANDALONE_COLUMNS = ("board", "part", "package", "grade", "memory KiB", "MHz", "baud", "core")
 CORE_COLUMNS = ("board", "core", "array", *RESOURCES, "fits")
 
 
@@ -30,18 +32,23 @@ def list_boards(
     """Show all boards, each with its default core; shares are of the part, by synthesis (docs/synthesis.md)."""
     boards = list(all_boards().values())
     if as_json:
-        print_json([_board_values(board) | {"cores": _core_values(board)} for board in boards])
+        values = [_board_values(board) | {"cores": _core_values(board)} for board in boards]
+        print_json([*values, *map(_standalone_values, standalone_boards().values())])
     elif cores:
         rows = [_core_row(each) for board in boards for each in _fits(board)]
         wide_console().print(table("measured cores on boards: share of the part", CORE_COLUMNS, rows, named=1))
     else:
-        wide_console().print(table("boards", BOARD_COLUMNS, [_board_row(board) for board in boards], named=1))
+        wide_console().print(table("PYNQ boards", BOARD_COLUMNS, [_board_row(board) for board in boards], named=1))
+        rows = [_standalone_row(board) for board in standalone_boards().values()]
+        wide_console().print(table("boards without a processor, for open tools", STANDALONE_COLUMNS, rows, named=1))
 
 
 @board_app.command()
 def build(
     board: Annotated[str, typer.Argument(help="A name that `weft board list` shows, or a .toml file.")],
-    output: Annotated[Path, output_folder("--output", "-o", help="Folder to write into.")],
+    output: Annotated[
+        Path | None, output_folder("--output", "-o", help="Folder to write into. Default: the board's name.")
+    ] = None,
     config: Annotated[
         str | None, typer.Option("--config", "-c", help="Core: a name, or a JSON file. Default: the board's.")
     ] = None,
@@ -49,11 +56,20 @@ def build(
     vivado: Annotated[str | None, typer.Option(help="Run this Vivado: its program, or `vivado` from PATH.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Build even if synthesis says that it does not fit.")] = False,
 ) -> None:
-    """Write Verilog, Tcl and manifest of a core on a board; with --vivado, build the overlay of them."""
-    chosen = find_board(board)
+    """Write Verilog, Tcl and manifest of a core on a PYNQ board; with --vivado, build the overlay of them.
+
+    For a board without a processor: make its bitstream with Yosys, nextpnr and ecppack. Steps that are done are kept.
+    """
+    chosen = any_board(board)
+    core = chosen.default_core if config is None else load_config(config)
+    output = output or Path(chosen.name)
+    if isinstance(chosen, StandaloneBoard):
+        if vivado is not None:
+            raise BoardError(f"{chosen.name} is built with open tools", at="--vivado", hint="leave it out")
+        _build_bitstream(chosen, core, output, clock)
+        return
     from ..boards.build import find_vivado, run_vivado, write_design  # takes long, and a board may be unknown
 
-    core = chosen.default_core if config is None else load_config(config)
     found = fit(chosen, core)
     if not force:
         found.require()
@@ -70,6 +86,22 @@ def build(
         with progress("vivado", err) as status:
             built = run_vivado(output, vivado, status.update)
         out.print(f"built {output / 'overlay'}: {built['mhz']} MHz, {built['setup_slack_ns']} ns to spare")
+
+
+def _build_bitstream(board: StandaloneBoard, core: CoreConfig, output: Path, clock: float | None) -> None:
+    """The bitstream of a board without a processor, and how to use it."""
+    from ..boards.standalone.flow import CONFIG_FILE
+    from ..boards.standalone.flow import build as build_bitstream
+
+    with progress(f"building {core.name} for {board.name}", err) as status:
+        built = build_bitstream(board, output, core, mhz=clock, progress=status.update)
+    out.print(f"{core.name} on {board.title}: {built.mhz:.1f} MHz by nextpnr, {built.asked_mhz:g} MHz its clock")
+    used = ", ".join(f"{used:,} {name} ({used / most:.0%})" for name, (used, most) in built.used.items())
+    out.print(f"it takes {used}", highlight=False)
+    out.print(f"wrote {built.path}. To the board, and then a model on it:\n", highlight=False)
+    out.print(f"    {board.programmer} {built.path}", highlight=False, markup=False, soft_wrap=True)
+    run = f"weft run MODEL.onnx --config {output / CONFIG_FILE} --device serial:///dev/ttyUSB0"
+    out.print(f"    {run}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _remarks(found: Fit) -> list[str]:
@@ -103,6 +135,28 @@ def _board_row(board: Board) -> list[str]:
         "not measured" if fullest is None else f"{shares[fullest]:.0%} {fullest}",
         board.software.pynq,
     ]
+
+
+def _standalone_row(board: StandaloneBoard) -> list[str]:
+    kibibytes, mhz = number(board.memory_bytes / 1024), f"{board.pll().mhz:.1f}"
+    core = board.default_core.name
+    return [board.name, board.part, board.package, str(board.grade), kibibytes, mhz, number(board.baud), core]
+
+
+def _standalone_values(board: StandaloneBoard) -> dict[str, Any]:
+    return {
+        "name": board.name,
+        "title": board.title,
+        "family": board.family,
+        "part": board.part,
+        "package": board.package,
+        "grade": board.grade,
+        "memory_bytes": board.memory_bytes,
+        "mhz": board.pll().mhz,
+        "baud": board.baud,
+        "core": board.default_core.name,
+        "core_hash": f"{board.default_core.hash64:016x}",
+    }
 
 
 def _core_row(each: Fit) -> list[str]:

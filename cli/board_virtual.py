@@ -13,13 +13,13 @@ from typing import Annotated
 
 import typer
 
-from ..boards.board import find_board
 from ..boards.design import make_design
 from ..boards.environments import PYNQ_3, PYNQ_4, PynqVersion
 from ..boards.hosts import HOSTS_VARIABLE, Host, hosts_text
 from ..boards.loopback import daemon_missing, loopback_daemon
+from ..boards.standalone.board import StandaloneBoard, any_board
 from ..boards.virtual_files import VirtualBoard, write_virtual_board
-from ..hw.config import load_config
+from ..hw.config import CoreConfig, load_config
 from ..progress import progress
 from ..runtime.errors import DeviceError
 from .app import board_app
@@ -37,10 +37,14 @@ def virtual(
 ) -> None:
     """Keep a virtual board until Ctrl-C: real pynq, behind ssh, over the core's RTL.
 
-    The first time makes an environment with pynq, from PyPI, and builds the core's simulator: a minute or two.
+    The first time makes an environment with pynq, from PyPI, and builds the core's simulator: a minute or two. A board
+    without a processor is the RTL of its top, pins and all, behind a pseudo-terminal.
     """
-    chosen = find_board(board)
+    chosen = any_board(board)
     core = chosen.default_core if config is None else load_config(config)
+    if isinstance(chosen, StandaloneBoard):
+        _keep_terminal(chosen, core, config or core.name)
+        return
     design = make_design(chosen, core)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weft-board-")))
@@ -55,6 +59,21 @@ def virtual(
         out.print(f"    weft board doctor {name}", highlight=False, markup=False)
         example = f"    weft run MODEL.onnx --config {config or core.name} --device pynq://{name}"
         out.print(example, highlight=False, markup=False, soft_wrap=True)
+        out.print("\nCtrl-C ends it.", highlight=False)
+        _wait_for_the_end()
+        err.print("the board is gone", highlight=False)
+
+
+def _keep_terminal(board: StandaloneBoard, core: CoreConfig, config: str) -> None:
+    """A board without a processor, until Ctrl-C."""
+    from ..boards.standalone.simulated import Terminal, simulated_board  # takes long, and a board may be unknown
+
+    with progress(f"making a virtual {board.name}", err) as status:
+        made = simulated_board(board, core, progress=status.update)
+    with Terminal(made) as terminal:
+        out.print(f"{board.title} with core {core.name}, at {terminal.path}. In another shell:\n", highlight=False)
+        run = f"weft run MODEL.onnx --config {config} --device 'serial://{terminal.path}?seconds=60'"
+        out.print(f"    {run}", highlight=False, markup=False, soft_wrap=True)
         out.print("\nCtrl-C ends it.", highlight=False)
         _wait_for_the_end()
         err.print("the board is gone", highlight=False)

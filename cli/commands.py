@@ -112,7 +112,7 @@ PARTS = {
     ),
     "board": Part(
         ("board", "board_bench", "board_virtual", "doctor"),
-        "PYNQ boards: what they are, what fits them, building for one, and running on one.",
+        "Boards: what they are, what fits them, building for one, and running on one.",
     ),
     "gpu": Part(("gpu",), "GPUs of this machine, and kernels looked at without one."),
 }  # fmt: skip

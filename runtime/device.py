@@ -309,7 +309,7 @@ class RtlDevice(LocalDevice):
         return self._running().run(offset, count, trace=trace)
 
 
-OWN_PLACES = {"pynq": "weft.boards.device"}
+OWN_PLACES = {"pynq": "weft.boards.device", "serial": "weft.boards.standalone.device"}
 """This package's kinds that are opened at a place, and the module that registers each, which is imported when it is
 asked for."""
 

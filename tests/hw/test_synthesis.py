@@ -92,7 +92,7 @@ def test_a_second_run_is_read_from_the_cache(cache: Path, monkeypatch: pytest.Mo
     def no_tool(*_: object) -> None:
         raise AssertionError("ran again")
 
-    monkeypatch.setattr(synthesis, "_run_tool", no_tool)
+    monkeypatch.setattr(synthesis, "run_tool", no_tool)
     assert synthesise_verilog("few", VERILOG, Target.XC7, cache=cache) == (first, files)
     with pytest.raises(AssertionError, match="ran again"):
         synthesise_verilog("few", VERILOG.replace("stored * value", "stored + value"), Target.XC7, cache=cache)
@@ -109,13 +109,13 @@ def test_a_module_is_synthesised_once_in_whatever_core_it_is(cache: Path, monkey
     second = worker.replace("worker$12", "other$7")
     two = f"{core}  \\weft_core.other$7  second(.clk(clk), .value(value));\nendmodule\n{worker}{second}"
     batches: list[str] = []
-    run = synthesis._run_tool
+    run = synthesis.run_tool
 
     def watched(folder: Path, *arguments: Any) -> None:
         batches.append((folder / "core.v").read_text())
         run(folder, *arguments)
 
-    monkeypatch.setattr(synthesis, "_run_tool", watched)
+    monkeypatch.setattr(synthesis, "run_tool", watched)
     after, _ = synthesise_verilog("few", two, Target.XC7, cache=cache)
     (batch,) = batches
     assert "reg [7:0] stored" not in batch  # only the core's own module is new

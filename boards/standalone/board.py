@@ -1,0 +1,176 @@
+"""What a board without a processor is: one TOML file each, in ``data`` or wherever a user keeps their own."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ...hw.config import CoreConfig
+from ...hw.errors import ConfigError
+from ...hw.standalone.settings import LEDS, Standalone
+from ..board import FOLDER_VARIABLE, Board, DefaultCore, all_boards, read_board
+from ..errors import BoardError
+from ..table import FAMILY, read_fields, read_toml
+from .pll import CRYSTAL_MHZ, Pll, find_pll
+
+DATA = Path(__file__).parent / "data"
+
+PARTS = {
+    "LFE5U-25F": "--25k", "LFE5U-45F": "--45k", "LFE5U-85F": "--85k",
+    "LFE5UM-25F": "--um-25k", "LFE5UM-45F": "--um-45k", "LFE5UM-85F": "--um-85k",
+    "LFE5UM5G-25F": "--um5g-25k", "LFE5UM5G-45F": "--um5g-45k", "LFE5UM5G-85F": "--um5g-85k",
+}  # fmt: skip
+"""Parts of the family ECP5, and nextpnr's option for each."""
+
+FAMILIES = ("ecp5",)
+PULLS = ("NONE", "UP", "DOWN")
+GRADES = (6, 7, 8)
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A ball of the package. ``inverted``: low means yes."""
+
+    site: str
+    pull: str = "NONE"
+    standard: str = "LVCMOS33"
+    inverted: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.site.isalnum() or not self.site.isascii():
+            raise BoardError(f"must be a ball's letters and digits, not {self.site!r}", at="site")
+        if self.pull not in PULLS:
+            raise BoardError(f"unknown: {self.pull!r}", at="pull", hint=f"known: {', '.join(PULLS)}")
+        if not self.standard.isalnum() or not self.standard.isascii():
+            raise BoardError(f"must be an I/O standard such as LVCMOS33, not {self.standard!r}", at="standard")
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The pins of the design: crystal, reset, the two ends of the serial line as the logic sees them, and LEDs."""
+
+    clock: Pin
+    reset: Pin
+    rx: Pin
+    tx: Pin
+    leds: tuple[Pin, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.leds) > LEDS:
+            raise BoardError(f"the design has {LEDS} LEDs, not {len(self.leds)}", at="leds")
+        sites = [pin.site for pin in (self.clock, self.reset, self.rx, self.tx, *self.leds)]
+        if twice := sorted({site for site in sites if sites.count(site) > 1}):
+            raise BoardError(f"two pins are at {twice[0]}", at="site")
+
+
+@dataclass(frozen=True)
+class CrystalClock:
+    """The board's own clock, and the core's, which a PLL makes of it; in MHz."""
+
+    crystal_mhz: float
+    mhz: float
+
+    def __post_init__(self) -> None:
+        low, high = CRYSTAL_MHZ
+        if not low <= self.crystal_mhz <= high:
+            raise BoardError(f"must be in {low:g}..{high:g} MHz, not {self.crystal_mhz:g}", at="crystal_mhz")
+        find_pll(self.crystal_mhz, self.mhz)
+
+
+@dataclass(frozen=True)
+class StandaloneBoard:
+    """A board. ``programmer`` is the command that takes a bitstream to it."""
+
+    family: str
+    name: str
+    title: str
+    part: str
+    package: str
+    grade: int
+    memory_bytes: int
+    baud: int
+    programmer: str
+    clock: CrystalClock
+    pins: Pins
+    core: DefaultCore
+
+    def __post_init__(self) -> None:
+        for field, known in (("family", FAMILIES), ("part", tuple(PARTS)), ("grade", GRADES)):
+            if getattr(self, field) not in known:
+                hint = f"known: {', '.join(map(str, known))}"
+                raise BoardError(f"unknown: {getattr(self, field)!r}", at=field, hint=hint)
+        for field, also in (("name", "-_"), ("package", "")):
+            text = getattr(self, field)
+            if not text or not all(letter.isalnum() or letter in also for letter in text):
+                raise BoardError(f"must be letters and digits{', - and _' * bool(also)}, not {text!r}", at=field)
+        try:
+            core = self.core.core(self.name)
+        except BoardError as error:
+            raise BoardError(error.message, at=f"core.{error.at}", hint=error.hint) from None
+        self.design(core)
+
+    @property
+    def default_core(self) -> CoreConfig:
+        return self.core.core(self.name)
+
+    def pll(self, mhz: float | None = None) -> Pll:
+        """The core's clock: the fastest that is not above ``mhz`` (default: the board's)."""
+        return find_pll(self.clock.crystal_mhz, self.clock.mhz if mhz is None else mhz)
+
+    def design(self, core: CoreConfig | None = None, *, mhz: float | None = None) -> Standalone:
+        """The logic for a core (default: the board's). :class:`BoardError` for a clock, a line or a memory that cannot
+        be had."""
+        clock_hz = round(self.pll(mhz).mhz * 1e6)
+        try:
+            return Standalone(core or self.default_core, self.memory_bytes, clock_hz, self.baud)
+        except ConfigError as error:
+            raise BoardError(error.message, at=error.at, hint=error.hint) from None
+
+
+def is_standalone(values: dict[str, Any]) -> bool:
+    """Whether a board's file is of this kind."""
+    return FAMILY in values
+
+
+def read_standalone_board(path: Path) -> StandaloneBoard:
+    """The board that a file describes; :class:`BoardError` names file and field, OSError if it cannot be read."""
+    return read_fields(StandaloneBoard, read_toml(path), path)
+
+
+@cache
+def _shipped() -> dict[str, StandaloneBoard]:
+    return _folder(DATA)
+
+
+def _folder(folder: Path) -> dict[str, StandaloneBoard]:
+    paths = [path for path in sorted(folder.glob("*.toml")) if is_standalone(read_toml(path))]
+    boards: dict[str, StandaloneBoard] = {}
+    for path in paths:
+        board = read_standalone_board(path)
+        if board.name in boards:
+            raise BoardError(f"a second board is called {board.name!r}", at=f"{path}: name")
+        boards[board.name] = board
+    return boards
+
+
+def standalone_boards() -> dict[str, StandaloneBoard]:
+    """All boards of this kind by name: those of weft, and those in the folder that ``WEFT_BOARDS`` names."""
+    own = os.environ.get(FOLDER_VARIABLE)
+    if own and not Path(own).is_dir():
+        raise BoardError(f"{FOLDER_VARIABLE} names no folder: {own}")
+    return _shipped() | (_folder(Path(own)) if own else {})
+
+
+def any_board(text: str) -> Board | StandaloneBoard:
+    """A board of either kind by its name, or the one in a ``.toml`` file; :class:`BoardError` lists the known names."""
+    if text.endswith(".toml"):
+        path = Path(text)
+        return read_standalone_board(path) if is_standalone(read_toml(path)) else read_board(path)
+    boards: dict[str, Board | StandaloneBoard] = {**all_boards(), **standalone_boards()}
+    if text not in boards:
+        hint = f"known: {', '.join(boards)}; or a .toml file (docs/boards.md)"
+        raise BoardError(f"unknown board {text!r}", hint=hint)
+    return boards[text]

@@ -1,0 +1,108 @@
+"""The way to a bitstream: steps that are kept, clocks that are met or not; and, in the long run, the real tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from weft.boards.errors import BoardError, BuildError
+from weft.boards.standalone import flow
+from weft.boards.standalone.board import StandaloneBoard, any_board
+from weft.boards.standalone.flow import BITSTREAM, NETLIST, REPORT, ROUTED, build, read_report
+from weft.hw.config import CoreConfig
+from weft.hw.errors import SynthesisError
+
+Report = Callable[[str], None]
+
+
+@pytest.fixture
+def board() -> StandaloneBoard:
+    found = any_board("ulx3s")
+    assert isinstance(found, StandaloneBoard)
+    return found
+
+
+def report(mhz: float) -> str:
+    cells = {cell: {"used": 10, "available": 100} for cell in flow.CELLS.values()}
+    return json.dumps({"fmax": {"$glbnet$clk": {"achieved": mhz, "constraint": 50}}, "utilization": cells})
+
+
+@pytest.fixture
+def tools(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """In place of the tools: files in their folders, and the names of those that ran. ``fail`` ends with an error."""
+    ran: list[str] = []
+
+    def run_tool(folder: Path, package: str, function: str, arguments: list[str], progress: Report) -> None:
+        ran.append(function)
+        assert all(not Path(word).is_absolute() for word in arguments)
+        if function == "run_yosys":
+            assert (folder / "script.ys").read_text() == flow.SCRIPT
+            (folder / NETLIST).write_text("netlist")
+        elif function == "run_nextpnr_ecp5":
+            assert (folder / NETLIST).read_text() == "netlist"
+            assert 'LOCATE COMP "crystal" SITE "G2"' in (folder / "pins.lpf").read_text()
+            assert arguments[:5] == ["--85k", "--package", "CABGA381", "--speed", "6"]
+            (folder / ROUTED).write_text(f"routed at {arguments[arguments.index('--freq') + 1]}")
+            (folder / REPORT).write_text(report(61.5))
+        elif ran.count("run_ecppack") == 1:
+            raise SynthesisError("ecppack failed with status 1")
+        else:
+            (folder / BITSTREAM).write_bytes(b"bits of " + (folder / ROUTED).read_bytes())
+
+    monkeypatch.setattr(flow, "run_tool", run_tool)
+    monkeypatch.setattr(flow, "standalone_verilog", lambda design: f"// {design}")
+    return ran
+
+
+def test_what_was_done_before_a_failure_is_not_done_again(
+    tmp_path: Path, tools: list[str], board: StandaloneBoard
+) -> None:
+    folder, cache = tmp_path / "out", tmp_path / "cache"
+    with pytest.raises(SynthesisError, match="ecppack failed"):
+        build(board, folder, cache=cache)
+    assert {NETLIST, ROUTED, REPORT, "weft_board.v", "core.json", "weft.json"} <= {
+        each.name for each in folder.iterdir()
+    }
+    built = build(board, folder, cache=cache)
+    assert tools == ["run_yosys", "run_nextpnr_ecp5", "run_ecppack", "run_ecppack"]
+    assert built.path.read_bytes() == b"bits of routed at 50"
+    assert (built.asked_mhz, built.mhz, built.used["LUT"]) == (50, 61.5, (10, 100))
+    assert CoreConfig.from_json((folder / "core.json").read_text()) == board.default_core
+    build(board, folder, mhz=60, cache=cache)
+    assert tools[4:] == ["run_yosys", "run_nextpnr_ecp5", "run_ecppack"]  # the top has another PLL
+
+
+def test_a_clock_that_is_not_met_leaves_no_bitstream(tmp_path: Path, tools: list[str], board: StandaloneBoard) -> None:
+    tools.append("run_ecppack")
+    build(board, tmp_path, cache=tmp_path / "cache")
+    assert (tmp_path / BITSTREAM).exists()
+    with pytest.raises(BuildError, match=r"reaches 61\.5 MHz, not the 62\.5 MHz of its clock; hint: --clock 61"):
+        build(board, tmp_path, mhz=62.5, cache=tmp_path / "cache")
+    assert not (tmp_path / BITSTREAM).exists()
+    assert (tmp_path / ROUTED).read_text() == "routed at 62.5"
+
+
+def test_a_design_that_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, board: StandaloneBoard) -> None:
+    with pytest.raises(BoardError, match="a clock of 900 MHz is not possible"):
+        build(board, tmp_path / "out", mhz=900)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_report_without_a_clock_is_an_error() -> None:
+    with pytest.raises(BuildError, match="no clock"):
+        read_report({"fmax": {}, "utilization": {}})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["ulx3s"])
+def test_the_bitstream_is_built_and_its_clock_is_met(tmp_path: Path, name: str) -> None:
+    """Half an hour and more where nothing is kept."""
+    board = any_board(name)
+    assert isinstance(board, StandaloneBoard)
+    built = build(board, tmp_path, progress=print)
+    assert built.mhz >= built.asked_mhz == board.pll().mhz
+    assert built.path.stat().st_size > 100_000
+    assert all(0 < used < most for used, most in built.used.values())
+    assert built.used["BRAM18"][0] >= board.memory_bytes // 2048
