@@ -42,7 +42,7 @@ def first_tilings(problem: Problem) -> Sequence[Tiling]:
     if cost is None or not 1 < problem.portionable <= MOST_CHANNEL_GROUPS or cost < (1 + LEAST_SHARE) * products:
         return uncut
     alone = tilings(replace(problem, threads=1), first=True) if problem.threads > 1 else uncut
-    portion = -(-problem.reduction // MOST_PORTIONS)
+    portion = problem.whole_units(-(-problem.reduction // MOST_PORTIONS))
     cut = [replace(tiling, portion=portion) for tiling in alone if _can_be_cut(problem, tiling)]
     candidates = Tiles.of(dict.fromkeys([*uncut, *alone, *cut]))
     return candidates.take(np.argsort(_costs(problem, candidates), kind="stable"))

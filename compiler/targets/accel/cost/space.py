@@ -56,7 +56,8 @@ def _tilings(problem: Problem) -> Iterator[Tiling]:
     reductions = problem.reductions
     least = SMALLEST_TILE * problem.config.acc_depth
     whole = groups * height * width * problem.parts
-    portions = sorted({-(-problem.portionable // count) for count in PORTIONS} - {0, problem.reduction})
+    cut = {problem.whole_units(-(-problem.portionable // count)) for count in PORTIONS}
+    portions = sorted(cut - {0, problem.reduction})
     for group, row, column, reduction in product(*axes, reductions):
         if not min(least, whole) <= group * row * column * problem.parts <= problem.config.acc_depth // problem.threads:
             continue

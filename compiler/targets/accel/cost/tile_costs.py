@@ -34,6 +34,7 @@ from ..schedule.tiling import (
     sizes_worth_trying,
 )  # fmt: skip
 from .tiles import Array, Tiles
+from .window_chunks import chunks_of_window, lost_with_chunk, pixels_together, reach_of_chunk
 
 INSTRUCTION_OVERHEAD = 24
 """Cycles assumed lost where one matrix instruction follows another, tokens included."""
@@ -163,10 +164,15 @@ def _buffers(problem: Problem, tiling: Tiles, loops: _Loops) -> Iterator[Buffers
     yield Buffers(Memory.ACC, tile, threads, 0, zone="matrix" if problem.is_matrix else "vector")
     height, width = kernel.window.reach(tiling.rows, tiling.columns)
     inside = 1 if problem.reduction else _inside(problem, tiling, kernel.window)
-    if not problem.is_matrix:
-        yield Buffers(Memory.ACC, groups * height * width, threads, tiles, config.out_bytes * inside, "load")
-        return
     chunks = _chunks(problem, tiling)
+    if not problem.is_matrix:
+        height, width = reach_of_chunk(problem, kernel.window, tiling, (height, width))
+        read: Array | float = config.out_bytes
+        if problem.window_places:
+            together = pixels_together(problem, kernel.window, height, width) * parts
+            read = _bytes_apart(problem, config.out_bytes, together, config.read_outstanding)
+        yield Buffers(Memory.ACC, groups * height * width, threads, tiles * chunks, read * inside, "load")
+        return
     read = np.where(tiling.reduction > 0, tiling.reduction, tiling.groups)
     pitch = row_pitch(width) if kernel.section.tapped else width
     copies, loads = _where(chunks == 1, loops.placed(problem.data_axes), loops.in_tiles(problem.data_axes, chunks))
@@ -179,17 +185,13 @@ def _buffers(problem: Problem, tiling: Tiles, loops: _Loops) -> Iterator[Buffers
 def _bytes_of_inputs(problem: Problem, tiling: Tiles) -> Array | float:
     """Bytes for which the bus is taken by one input entry of a matrix product.
 
-    Where an entry holds a part of the channels that are stored together, the entries of one part lie apart; of images
-    that are rows, those of one image lie together.
+    Of images that are rows, the entries of one image lie together.
     """
     config = problem.config
     entry = Scratchpad.INP.dram_bytes(config)
-    if problem.images_are_rows:
-        together = np.where(tiling.reduction < problem.reduction, tiling.reduction, math.inf)
-    elif problem.kernel.blocks.dram_block == config.block_in:
+    if not problem.images_are_rows:
         return entry
-    else:
-        together = np.ones(len(tiling))
+    together = np.where(tiling.reduction < problem.reduction, tiling.reduction, math.inf)
     return _bytes_apart(problem, entry, together, config.read_outstanding)
 
 
@@ -234,9 +236,9 @@ def _inside(problem: Problem, tiling: Tiles, window: Window) -> Array:
 
 
 def _chunks(problem: Problem, tiling: Tiles) -> Array:
-    """How often a tile's accumulators are continued with other input channel groups."""
+    """In how many chunks of the reduction a tile's accumulators are computed."""
     if not problem.reduction:
-        return np.ones(len(tiling), np.int64)
+        return chunks_of_window(problem, tiling)
     count: Array = -(-problem.reduction // tiling.reduction)
     return count
 
@@ -371,7 +373,7 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
     vector = float(pixels * problem.vector_stages)
     if problem.kernel.window is not None and not problem.is_matrix:
         vector += pixels * problem.taps
-    instructions = np.asarray(tiles * chunks if problem.is_matrix else 0 * tiles)
+    instructions = np.where(problem.is_matrix | (chunks > 1), tiles * chunks, 0)
     # Results; reads and writes share the memory.
     written = pixels * _bytes_of_results(problem, tiling, config.write_outstanding)
     traffic = np.full(len(tiling), written / problem.bytes_per_cycle)
@@ -389,8 +391,11 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
         place = _place(problem, buffer)
         full = used[place] + buffer.entries > problem.rooms[place]  # no room to load ahead
         exposed += np.where((buffer.copies == 1) & (buffer.loads > 1) & full, cycles * (buffer.loads - 1), 0.0)
+        if problem.window_places and buffer.zone == "load":
+            exposed += lost_with_chunk(problem, buffer.entries, cycles, vector / (tiles * chunks)) * buffer.loads
     if not problem.beside:
-        exposed += np.where((tiling.threads == 1) | (tiles == 1), vector / tiles, 0.0)
+        in_chunks = 1 if problem.is_matrix else chunks  # which are loaded while the vector engine works on others
+        exposed += np.where((tiling.threads == 1) | (tiles == 1), vector / (tiles * in_chunks), 0.0)
     exposed += EPILOGUE_OVERHEAD * _epilogues(tiling) * tiles
     exposed += _at_the_ends(problem, tiling, tiles, chunks, vector)
     of_epilogues, waiting = _of_epilogues(problem, tiling, tiles)

@@ -4,6 +4,10 @@ Every stage does one thing on whole entries: a copy into an entry layout (with p
 step. So a target can tensorize stage by stage. Between operators values are int32 in the accumulator layout
 ``(No, Ko, H, W, ro, n, bs)``, also those that the graph calls int8: their range is the same. Only the last stage
 narrows, and one more copies it to the activation layout ``(No, Cd, H, W, r, n, bs)``.
+
+That is how formulas name values. In the scratchpads all but the sums of a matrix product lie as activations do. Where a
+pixel takes several entries, these are then neighbours there as in DRAM, and a row of pixels is one burst, not one an
+entry.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ from ....tensor.view import Builder, Index, NotLoweredError, View
 from .packed_layout import Blocks
 
 Size = TypeVar("Size", int, npt.NDArray[np.int64])
+
+Value = TypeVar("Value", tir.Expr, te.Reduction)
 
 Formula = Callable[[Index], tir.Expr]
 """From an index in the accumulator layout to the int32 (or int64) value there."""
@@ -101,24 +107,38 @@ class PackedBuilder(Builder):
         ko = groups * rows // self.blocks.output_rows
         return (outer, ko, height, width, self.blocks.output_rows, batch, lanes)
 
-    def in_accumulator(self, tensor: te.Tensor) -> te.Tensor:
+    def in_accumulator(self, tensor: te.Tensor) -> Accumulated:
         """The tensor as int32 in the accumulator layout; one from DRAM is widened by a copy of its own."""
+        rows = self.blocks.output_rows
         if tensor.dtype == "int32":
-            return tensor
+            return Accumulated(tensor, rows)
         if tensor.name in self.links:
             raise NotLoweredError(f"{tensor.name!r} does not leave the core, so only a window can read it")
         if tensor.name not in self._widened:
-            shape = self.accumulator_shape(tensor.shape)
-            source = activation_reader(tensor, self.blocks.output_rows)
             name = self.name(f"{tensor.name}_wide")
-            self._widened[tensor.name] = te.compute(shape, lambda *index: source(index).astype("int32"), name)
+            wide = te.compute(tensor.shape, lambda *index: tensor[index].astype("int32"), name)
+            self._widened[tensor.name] = wide
             self.widened.append(name)
-        return self._widened[tensor.name]
+        return Accumulated(self._widened[tensor.name], rows)
+
+    def lies(
+        self, shape: tuple[int, ...], formula: Callable[[Index], Value]
+    ) -> tuple[tuple[int, ...], Callable[..., Value]]:
+        """Shape and formula of a tensor as it lies in a scratchpad, from those in the accumulator layout."""
+        outer, groups, height, width, rows, batch, lanes = shape
+        parts = self.blocks.input_rows // rows
+        if parts <= 1:
+            return shape, lambda *index: formula(index)
+
+        def value(no: tir.Expr, cd: tir.Expr, y: tir.Expr, x: tir.Expr, r: tir.Expr, n: tir.Expr, s: tir.Expr) -> Value:
+            return formula((no, cd * parts + r // rows, y, x, r % rows, n, s))
+
+        return (outer, groups // parts, height, width, parts * rows, batch, lanes), value
 
     def read_parameters(self, stage: te.Tensor, params: te.Tensor) -> None:
         """Let a stage read the parameters of a requantise (Ko, 3, ...), or (1, 3, ...) that all its groups share."""
         self.parameters.append((stage.name, params.name))
-        if params.shape[0] < stage.shape[1]:
+        if params.shape[0] < Accumulated(stage, self.blocks.output_rows).shape[1]:
             self.shared.append(params.name)
 
     def table(self, tensor: te.Tensor) -> te.Tensor:
@@ -131,7 +151,8 @@ class PackedBuilder(Builder):
     def repeated(self, shape: tuple[int, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """The stages that have one entry for several of a layer's result, of accumulator ``shape``, each with the axes
         along which it has."""
-        shapes = {tensor.name: tensor.shape for tensor in self._widened.values()} | self._shapes
+        rows = self.blocks.output_rows
+        shapes = {wide.name: Accumulated(wide, rows).shape for wide in self._widened.values()} | self._shapes
         found = []
         for name, own in shapes.items():
             axes = tuple(axis for place, axis in enumerate(("cd", "y", "x"), 1) if own[place] == 1 < shape[place])
@@ -139,7 +160,7 @@ class PackedBuilder(Builder):
         return tuple(found)
 
     def stage(self, shape: tuple[int, ...], formula: Formula, wish: str, *, narrow: bool) -> te.Tensor:
-        """An arithmetic stage; with ``narrow`` its result is int8, and perhaps a link."""
+        """An arithmetic stage of accumulator ``shape``; with ``narrow`` its result is int8, and perhaps a link."""
         name = self.name(wish)
         self.vector.append(name)
         self._shapes[name] = shape
@@ -147,7 +168,37 @@ class PackedBuilder(Builder):
             self.links[name] = formula
             return te.placeholder(shape, "int8", name)
         dtype: tir.DType = "int8" if narrow else "int32"
-        return te.compute(shape, lambda *index: formula(index).astype(dtype), name)
+        lying, value = self.lies(shape, lambda index: formula(index).astype(dtype))
+        return te.compute(lying, value, name)
+
+
+@dataclass(frozen=True)
+class Accumulated:
+    """A tensor of either layout, read as groups of ``rows`` rows: in the accumulator layout, where ``rows`` are its."""
+
+    tensor: te.Tensor
+    rows: int
+
+    @property
+    def name(self) -> str:
+        return self.tensor.name
+
+    @property
+    def parts(self) -> int:
+        """Groups in one of the tensor's."""
+        return self.tensor.shape[4] // self.rows
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        outer, groups, height, width, _, batch, lanes = self.tensor.shape
+        return (outer, groups * self.parts, height, width, self.rows, batch, lanes)
+
+    def __getitem__(self, index: Index) -> tir.Expr:
+        outer, group, height, width, row, batch, lane = index
+        if self.parts == 1:
+            return self.tensor[(outer, group, height, width, row, batch, lane)]
+        place = group % self.parts * self.rows + row
+        return self.tensor[(outer, group // self.parts, height, width, place, batch, lane)]
 
 
 PackedRule = Callable[[PackedBuilder, Call, tuple[te.Tensor, ...]], te.Tensor]
@@ -166,27 +217,14 @@ def packed(rule: PackedRule) -> Lowering:
     return lower
 
 
-def activation_reader(tensor: te.Tensor, rows: int) -> Formula:
-    """Reads an activation tensor (No, Cd, H, W, r, n, bs) as groups of ``rows`` rows: (No, G, H, W, rows, n, bs)."""
-    parts = tensor.shape[4] // rows
-
-    def read(index: Index) -> tir.Expr:
-        outer, group, height, width, row, batch, lane = index
-        if parts == 1:
-            return tensor[(outer, group, height, width, row, batch, lane)]
-        return tensor[(outer, group // parts, height, width, group % parts * rows + row, batch, lane)]
-
-    return read
-
-
 def window_of(attrs: Mapping[str, Any], kernel: tuple[int, int]) -> Window:
     return Window(kernel, attrs["strides"], attrs["pads"], attrs.get("dilations", (1, 1)))
 
 
 def padded_copy(
     builder: PackedBuilder, tensor: te.Tensor, window: Window, rows: int, pad_value: int, dtype: tir.DType
-) -> te.Tensor:
-    """The activation with its padding, in groups of ``rows`` rows, as ``dtype``.
+) -> Accumulated:
+    """The activation with its padding, read in groups of ``rows`` rows, as ``dtype``.
 
     Index (no, group, y, x, ...) holds the input's row ``y * step - top`` and column ``x - left``, or ``pad_value``. A
     link is computed here.
@@ -194,13 +232,12 @@ def padded_copy(
     height, width = tensor.shape[2:4]
     top, left, bottom, right = window.pads
     step = window.row_step
-    parts = tensor.shape[4] // rows
     padded = ((height + top + bottom - 1) // step + 1, width + left + right)
-    shape = (tensor.shape[0], tensor.shape[1] * parts, *padded, rows, *tensor.shape[5:])
+    shape = (*tensor.shape[:2], *padded, *tensor.shape[4:])
     link = builder.links.get(tensor.name)
-    if link is not None and parts != 1:
+    if link is not None and tensor.shape[4] != rows:
         raise NotLoweredError("results become inputs on the core only where block_in and block_out are equal")
-    read = link or activation_reader(tensor, rows)
+    read = link or tensor.__getitem__
 
     def value(no: tir.Expr, g: tir.Expr, y: tir.Expr, x: tir.Expr, r: tir.Expr, n: tir.Expr, s: tir.Expr) -> tir.Expr:
         row, column = y * step - top, x - left
@@ -217,7 +254,7 @@ def padded_copy(
         return tir.select(_without_true(inside), source, tir.Const(pad_value, "int8")).astype(dtype)
 
     builder.data, builder.window = builder.name("data") if link is None else tensor.name, window
-    return te.compute(shape, value, builder.data)
+    return Accumulated(te.compute(shape, value, builder.data), rows)
 
 
 def _without_true(condition: tir.Expr) -> tir.Expr:

@@ -24,7 +24,7 @@ from ....tensor.printer import function_text
 from ....tensor.schedule import Schedule, Trace, create_schedule
 from ....tensor.view import Builder, NotLoweredError, View
 from ...errors import CompileError
-from .builder import Formula, PackedBuilder, Window
+from .builder import Accumulated, Formula, PackedBuilder, Window
 from .empty_matrices import Kept, Mask
 from .filled_parameters import Filled
 from .operators import AS_PIXEL, packed_form, plain_form
@@ -332,8 +332,8 @@ class _Lowering:
         if stays and result.name not in self.links:
             raise CompileError("its result cannot stay on the core: no requantise makes it", at=place)
         if result.dtype != "int8":
-            result = builder.stage(result.shape, result.__getitem__, "narrow", narrow=True)
-        output = result if stays else _to_activation(builder, result)
+            result = _narrowed(builder, builder.in_accumulator(result))
+        output = result if stays else _stored(builder, result)
         stages = Stages(
             builder.data, tuple(builder.widened), builder.weights, builder.reduce, tuple(builder.vector),
             tuple(builder.in_place), tuple(builder.parameters), "" if stays else output.name, tuple(builder.tables),
@@ -348,7 +348,7 @@ class _Lowering:
             builder.input_groups,
             builder.tapped,
             builder.own_matrices,
-            builder.repeated(result.shape),
+            builder.repeated(builder.accumulator_shape(result.shape)),
             self._kept(builder, output.shape, reads + (0 if stays else prod(output.shape))),
             shared=tuple(builder.shared),
             filled=tuple(self._filled(builder)),
@@ -379,8 +379,7 @@ def copy_kernel(name: str, shape: tuple[int, ...], blocks: object) -> Kernel:
     """Copies an activation of packed ``shape`` through the core, as it is."""
     builder = PackedBuilder(blocks=blocks_of(blocks))
     source = te.placeholder(shape, "int8", builder.name("x0"))
-    wide = builder.in_accumulator(source)
-    output = _to_activation(builder, builder.stage(wide.shape, wide.__getitem__, "narrow", narrow=True))
+    output = _stored(builder, _narrowed(builder, builder.in_accumulator(source)))
     stages = Stages("", tuple(builder.widened), "", "", tuple(builder.vector), (), (), output.name)
     return Kernel(name, (source,), (), output, Section("elementwise", stages, output.shape), builder.blocks)
 
@@ -408,15 +407,14 @@ def _lowered(builder: PackedBuilder, node: Call, operands: tuple[te.Tensor, ...]
     raise CompileError(f"operator {node.op!r} cannot run on the accelerator: {reason}", at=place)
 
 
-def _to_activation(builder: PackedBuilder, tensor: te.Tensor) -> te.Tensor:
-    """The copy of the narrowed result into the activation layout."""
-    outer, ko, height, width, rows, batch, lanes = tensor.shape
-    entries = builder.blocks.input_rows
-    parts = entries // rows
+def _narrowed(builder: PackedBuilder, wide: Accumulated) -> te.Tensor:
+    return builder.stage(wide.shape, wide.__getitem__, "narrow", narrow=True)
+
+
+def _stored(builder: PackedBuilder, narrow: te.Tensor) -> te.Tensor:
+    """The copy of the narrowed result to DRAM."""
 
     def read(no: tir.Expr, cd: tir.Expr, y: tir.Expr, x: tir.Expr, r: tir.Expr, n: tir.Expr, s: tir.Expr) -> tir.Expr:
-        if parts == 1:
-            return tensor[(no, cd, y, x, r, n, s)]
-        return tensor[(no, cd * parts + r // rows, y, x, r % rows, n, s)]
+        return narrow[(no, cd, y, x, r, n, s)]
 
-    return te.compute((outer, ko // parts, height, width, entries, batch, lanes), read, builder.name("output"))
+    return te.compute(narrow.shape, read, builder.name("output"))

@@ -44,7 +44,7 @@ from ....operators.type_rules import integer, ints, require, require_dtype
 from ....tensor import ir as tir
 from ....tensor.view import Builder, Index, NotLoweredError, View
 from . import packed_layout
-from .builder import Formula, PackedBuilder, PackedRule, packed
+from .builder import Accumulated, Formula, PackedBuilder, PackedRule, packed
 from .packed_layout import Blocks, blocks_of
 
 
@@ -284,7 +284,7 @@ def _repeating_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     return TensorType(a, "int32")
 
 
-def _repeated(x: te.Tensor, shape: Sequence[int]) -> Formula:
+def _repeated(x: Accumulated, shape: Sequence[int]) -> Formula:
     """Reads ``x``, of which some axes have one entry for all of ``shape``."""
 
     def read(index: Index) -> tir.Expr:
@@ -326,7 +326,8 @@ def _multiply_accumulate(builder: PackedBuilder, call: Call, operands: tuple[te.
     weight = call.attr("weight")
     if accumulator.name == builder.reduce:  # of a whole tile, while this is overwritten part by part
         tile = accumulator
-        accumulator = builder.stage(tile.shape, lambda index: tile[index] * 1, "scaled", narrow=False)
+        scaled = builder.stage(tile.shape, lambda index: tile[index] * 1, "scaled", narrow=False)
+        accumulator = builder.in_accumulator(scaled)
     result = builder.stage(
         accumulator.shape, lambda index: accumulator[index] + x[index] * weight, "accumulated", narrow=False
     )

@@ -72,13 +72,28 @@ class Blocks:
 
     @property
     def input_rows(self) -> int:
-        """Entries that hold one pixel of ``dram_block`` channels (r)."""
+        """Pieces of ``sub_block`` channels that make one pixel of ``dram_block`` (r)."""
         return self.dram_block // self.sub_block
+
+    @property
+    def input_entry_rows(self) -> int:
+        """Rows of an entry of the input scratchpad."""
+        return self.block_in // self.sub_block
 
     @property
     def output_rows(self) -> int:
         """Rows of an accumulator entry (ro)."""
         return self.block_out // self.sub_block
+
+    @property
+    def input_parts(self) -> int:
+        """Entries of the input scratchpad that hold one pixel of ``dram_block`` channels."""
+        return self.dram_block // self.block_in
+
+    @property
+    def output_parts(self) -> int:
+        """Entries of the accumulator and of the output scratchpad that hold one pixel of ``dram_block`` channels."""
+        return self.dram_block // self.block_out
 
     @property
     def product_block(self) -> int:

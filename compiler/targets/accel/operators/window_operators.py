@@ -15,7 +15,7 @@ from ....operators.type_rules import integer, ints, pool_type, require, require_
 from ....tensor import ir as tir
 from ....tensor.view import Index
 from . import packed_layout
-from .builder import PackedBuilder, PackedRule, Window, packed, padded_copy, window_of
+from .builder import Accumulated, PackedBuilder, PackedRule, Window, packed, padded_copy, window_of
 from .operators import (
     PACKED,
     SAMPLE_BLOCKS,
@@ -163,19 +163,19 @@ register(Operator(
 
 
 def _windowed(
-    builder: PackedBuilder, call: Call, data: te.Tensor, window: Window,
+    builder: PackedBuilder, call: Call, data: Accumulated, window: Window,
     reduction: Callable[[tir.Expr, Index, te.ReduceAxis, te.ReduceAxis], te.Reduction],
 ) -> te.Tensor:  # fmt: skip
     """A reduction over the window of every element of the accumulator layout."""
     kh, kw = te.reduce_axis(window.kernel[0], "kh"), te.reduce_axis(window.kernel[1], "kw")
     shape = builder.accumulator_shape(call.shape)
 
-    def value(*index: tir.Expr) -> te.Reduction:
+    def value(index: Index) -> te.Reduction:
         no, ko, y, x, ro, n, so = index
         return reduction(data[(no, ko, *window.place(y, x, kh, kw), ro, n, so)], index, kh, kw)
 
     builder.anchor, builder.reduce = call, builder.name("acc")
-    return te.compute(shape, value, builder.reduce)
+    return te.compute(*builder.lies(shape, value), builder.reduce)
 
 
 def _depthwise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:

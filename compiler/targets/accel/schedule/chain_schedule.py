@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from ....tensor.ir import Block, Var
 from ....tensor.schedule import Schedule
 from ....tensor.tree import find_block
+from ...errors import CompileError
 from ..operators.lower import Section, Stages
 from .pipelined import pipeline
 from .tiling import ChainTiling, Problem, Tiling, tile_loops
@@ -34,14 +35,20 @@ def attach_vector(schedule: Schedule, stages: Stages, vector: tuple[str, ...], l
         schedule.inplace(name, made.body.buffer.name if isinstance(made, Block) else overwritten)
 
 
-def order_reduction(schedule: Schedule, section: Section, tiling: Tiling | None) -> Var | None:
+def order_reduction(schedule: Schedule, section: Section, problem: Problem, tiling: Tiling | None) -> Var | None:
     """Bring the reduction's loops into the order of a matrix or vector instruction; gives the loop over chunks, into
-    which ``tiling`` may cut it."""
-    loops = schedule.get_loops(section.stages.reduce)
+    which ``tiling`` may cut it. CompileError where a tile takes a part of the input channel groups of a pixel that lie
+    together."""
+    loops, blocks = schedule.get_loops(section.stages.reduce), problem.kernel.blocks
     if not section.matrix_weights:
-        no, ko, y, x, ro, n, so, kh, kw = loops[-9:]
-        schedule.reorder(no, ko, y, x, kh, kw, ro, n, so)
-        return None
+        no, cd, y, x, r, n, so, *taps = loops[-9:]
+        entries = schedule.split(r, blocks.output_rows) if blocks.output_parts > 1 else [r]
+        chunk = []
+        if tiling is not None and tiling.reduction:
+            outer, taps[problem.window_axis] = schedule.split(taps[problem.window_axis], tiling.reduction)
+            chunk = [outer]
+        schedule.reorder(*chunk, no, cd, *entries[:-1], y, x, *taps, entries[-1], n, so)
+        return chunk[0] if chunk else None
     if section.tapped:  # the micro-ops of a row share columns of taps
         no, ko, y, x, ro, n, so, th, tw, kh, kw = loops[-11:]
         schedule.reorder(no, ko, th, tw, y, x, ro, n, so, kh, kw)
@@ -54,8 +61,13 @@ def order_reduction(schedule: Schedule, section: Section, tiling: Tiling | None)
     if tiling is None:
         schedule.reorder(no, ko, y, x, kc, kh, kw, ro, n, so, rk, sk)
         return None
-    outer, inner = schedule.split(kc, tiling.portion or tiling.reduction)
-    schedule.reorder(outer, no, ko, y, x, inner, kh, kw, ro, n, so, rk, sk)
+    at_once, parts = tiling.portion or tiling.reduction, blocks.input_parts
+    if at_once % parts:
+        raise CompileError(f"a tile takes {at_once} input channel groups at a time, of which {parts} lie together",
+                           hint=f"take a multiple of {parts}")  # fmt: skip
+    groups, *of_pixel = schedule.split(kc, parts) if parts > 1 else [kc]
+    outer, inner = schedule.split(groups, at_once // parts)
+    schedule.reorder(outer, no, ko, y, x, inner, *of_pixel, kh, kw, ro, n, so, rk, sk)
     if tiling.portion:
         schedule.unroll(outer)
         return None
@@ -78,7 +90,7 @@ def attach_chain(
             producer = kernel.producers[number - 1]
             attach_vector(schedule, producer.stages, producer.stages.vector[:-1], at[place])
             schedule.compute_at(producer.stages.reduce, at[place])
-            order_reduction(schedule, producer, None)
+            order_reduction(schedule, producer, problem, None)
     late = _late(problem, tiling, places)
     for section, place in zip(kernel.sections, (*places[1:], True), strict=True):
         for stage, name in _constants(section, caches):

@@ -62,6 +62,7 @@ def schedule_kernel(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Sched
     caches = _place_buffers(schedule, config, kernel)
     homes, tile, epilogue = _tile_output(schedule, problem, tiling)
     _attach(schedule, problem, tiling, caches, homes, tile, epilogue)
+    _take_entries(schedule, problem)
     check_legal(schedule.func, SCHEDULED)
     constants = {*caches.values(), *(section.stages.weights for section in kernel.sections)}
     constants |= {wide for section in kernel.sections for wide, _ in section.stages.tables}
@@ -124,8 +125,8 @@ def _tile_output(schedule: Schedule, problem: Problem, tiling: Tiling) -> tuple[
         thread = over[axis_of_threads][-1]
         order = [*(var for var in order if var != thread), thread]
     # As they lie in memory: channel groups of a picture are apart, those of an image of one pixel are not.
-    pieces = (row, group, part) if problem.images_are_rows else (group, part, row)
-    schedule.reorder(*order, group_chunk, row_chunk, inside["no"], *pieces, inside["x"], lane_row, loops["n"],
+    pieces = (row, group) if problem.images_are_rows else (group, row)
+    schedule.reorder(*order, group_chunk, row_chunk, inside["no"], *pieces, inside["x"], part, lane_row, loops["n"],
                      loops["s"])  # fmt: skip
     return {axis: variables[-1] for axis, variables in over.items()}, order[-1], row_chunk
 
@@ -139,7 +140,7 @@ def _attach(
     chunk = None
     if stages.reduce:
         schedule.compute_at(stages.reduce, tile)
-        chunk = order_reduction(schedule, problem.kernel.section, tiling)
+        chunk = order_reduction(schedule, problem.kernel.section, problem, tiling)
         data_home = home_axis(problem, tiling, problem.data_axes) if problem.is_matrix else ""
         if isinstance(tiling, ChainTiling):
             loops = [
@@ -170,16 +171,37 @@ def _attach(
         weights = caches[stages.reduce, problem.kernel.matrix_weights]
         of_weights = schedule.get_loops(weights)
         channels = of_weights[-5:-3] if problem.kernel.section.own_matrices else of_weights[-6:-4]
-        _load_in_portions(schedule, tiling.portion, [schedule.get_loops(stages.data)[-7:-5], channels])
+        of_data = schedule.get_loops(stages.data)[-7:-5], tiling.portion // problem.kernel.blocks.input_parts
+        _load_in_portions(schedule, [of_data, (channels, tiling.portion)])
     axis = thread_axis(problem, tiling)
     if axis:
         schedule.vthread(homes[axis])
 
 
-def _load_in_portions(schedule: Schedule, portion: int, loads: Sequence[Sequence[Var]]) -> None:
-    """Let ``portion`` input channel groups at a time have loads of their own, in the order of the products. ``loads``:
-    of each, the loop over the groups and the one around it."""
-    for outer, channels in loads:
+def _take_entries(schedule: Schedule, problem: Problem) -> None:
+    """Let copies and vector stages go entry by entry where a pixel has several: a copy takes them as they lie, the
+    vector engine takes one of all pixels after another, since these have the same parameters."""
+    blocks = problem.kernel.blocks
+    for section in problem.kernel.sections:
+        stages = section.stages
+        copies = dict.fromkeys(stages.widened, blocks.output_rows)
+        if stages.data:
+            copies[stages.data] = blocks.input_entry_rows if section.matrix_weights else blocks.output_rows
+        for name, rows in copies.items():
+            pieces = schedule.get_loops(name)[-3]
+            if blocks.input_rows > rows:
+                schedule.split(pieces, rows)
+        for name in stages.vector if blocks.output_parts > 1 or problem.images_are_rows else ():
+            no, cd, y, x, pieces, n, s = schedule.get_loops(name)[-7:]
+            *parts, row = schedule.split(pieces, blocks.output_rows) if blocks.output_parts > 1 else [pieces]
+            outer = (cd, *parts, no) if problem.images_are_rows else (no, cd, *parts)
+            schedule.reorder(*outer, y, x, row, n, s)
+
+
+def _load_in_portions(schedule: Schedule, loads: Sequence[tuple[Sequence[Var], int]]) -> None:
+    """Let some of the input channel groups at a time have loads of their own, in the order of the products. ``loads``:
+    of each, the loop over the groups and the one around it, and how many."""
+    for (outer, channels), portion in loads:
         portions, inside = schedule.split(channels, portion)
         schedule.reorder(portions, outer, inside)
         schedule.unroll(portions)

@@ -36,6 +36,10 @@ EPILOGUE_OVERHEAD = 6
 """Cycles assumed lost with each part of a tile that goes through the vector stages."""
 
 
+SHORTEST_CUT = 16
+"""Places of a window along an axis from which on a tile may take some of them at a time; shorter ones fit whole."""
+
+
 LARGEST_SIZE = 1 << 20
 """Of a tile, in any direction: no core has scratchpads for more."""
 
@@ -45,7 +49,8 @@ class Tiling(Record):
     """Sizes of a tile and the order of the loops over tiles.
 
     ``groups``, ``rows``, ``columns``: channel groups, rows and columns of the output. ``reduction``: input channel
-    groups at a time (0 where there are none to choose from). ``order``: of the loops over tiles, one of
+    groups at a time (0 where there are none to choose from), or places of a long window that the vector engine reduces
+    (0: all). ``order``: of the loops over tiles, one of
     ``LOOP_ORDERS``: with channels ("c") outermost weights stay while the tiles of the picture pass, with channels
     innermost the input stays. ``epilogue_groups``, ``epilogue_rows``: the part of a tile that goes through the vector
     stages at a time. ``threads``: virtual threads. ``portion``: input channel groups whose loads and products are
@@ -145,7 +150,7 @@ class Problem:
     @cached_property
     def parts(self) -> int:
         """Accumulator groups in one channel group."""
-        return self.kernel.blocks.input_rows // self.kernel.blocks.output_rows
+        return self.kernel.blocks.output_parts
 
     @property
     def portionable(self) -> int:
@@ -154,12 +159,41 @@ class Problem:
 
     @cached_property
     def reductions(self) -> tuple[int, ...]:
-        """Input channel groups that a tile may take at a time: of 4-bit weights whole groups."""
+        """Input channel groups that a tile may take at a time: whole units. Of a long window on the vector engine, the
+        places along its longer axis; 0 for all."""
+        if not self.is_matrix:
+            cut = (-(-self.window_places // (1 << count)) for count in range(1, self.window_places.bit_length()))
+            return 0, *dict.fromkeys(cut)
+        unit = self.reduction_unit
+        return tuple(unit * size for size in sizes_worth_trying(self.reduction // unit)) or (0,)
+
+    @cached_property
+    def window_axis(self) -> int:
+        """The axis along which a window on the vector engine may be cut: 0 for rows, 1 for columns."""
+        kernel = self.kernel.window.kernel if self.kernel.window is not None else (1, 1)
+        return int(kernel[1] > kernel[0])
+
+    @cached_property
+    def window_places(self) -> int:
+        """Places of such a window along that axis; 0 where it is too short to be cut, and for matrix products."""
+        window = self.kernel.window
+        if window is None or self.is_matrix or self.kernel.producers:
+            return 0
+        places = window.kernel[self.window_axis]
+        return places if places >= SHORTEST_CUT else 0
+
+    @cached_property
+    def reduction_unit(self) -> int:
+        """Input channel groups that stay together: those whose entries of a pixel are neighbours in DRAM, and of 4-bit
+        weights those of a group."""
         records = self.kernel.section.records
-        if not records:
-            return sizes_worth_trying(self.reduction) or (0,)
-        unit = records * self.config.block_in // self.kernel.blocks.dram_block
-        return tuple(unit * size for size in sizes_worth_trying(self.reduction // unit))
+        if records:
+            return records * self.config.block_in // self.kernel.blocks.dram_block
+        return self.kernel.blocks.input_parts
+
+    def whole_units(self, groups: int) -> int:
+        """The least whole number of units that are at least so many input channel groups."""
+        return -(-groups // self.reduction_unit) * self.reduction_unit
 
     @property
     def matrix_bytes(self) -> float:

@@ -42,7 +42,8 @@ def test_a_cut_layer_of_any_shape_equals_numpy(case: Case, data: st.DataObject) 
     found = whole(problem_of(case, case.threads))[:6]
     if not found:  # not all input channels fit
         return
-    portion = data.draw(st.integers(1, max(1, found[0].reduction - 1)))
+    drawn = data.draw(st.integers(1, max(1, found[0].reduction - 1)))
+    portion = problem_of(case, case.threads).whole_units(drawn)
     # As where tilings are chosen, one that is cut may find no room and one that is not stands behind it.
     choices = [*(replace(tiling, portion=portion) for tiling in found), *tilings(problem_of(case, case.threads))]
     with pytest.MonkeyPatch.context() as patch:
