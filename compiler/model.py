@@ -262,13 +262,30 @@ class HostProgram:
 
 
 @dataclass(frozen=True)
+class Resident:
+    """What a host step makes where it only moves a state of a session, such as keys, and a run's new rows behind it
+    along ``axis``: so it may stay in the core's memory between runs, which then get the new rows alone.
+
+    ``state``: the input. ``rows``: the value. ``places``: for each axis of the state, and of the rows behind it, a
+    number for each index: their sum is the byte in the step's one output. All other bytes of it are 0.
+    """
+
+    state: str
+    rows: str
+    axis: int
+    places: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
 class HostStep:
-    """A run of a host program. ``inputs`` and ``outputs``: the values that the program's tensors are, in its order."""
+    """A run of a host program. ``inputs`` and ``outputs``: the values that the program's tensors are, in its order.
+    ``resident``: where all that it does is to put a state together."""
 
     program: HostProgram
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     first_layer: int  # in the model's layers, where those of the program begin
+    resident: Resident | None = None
 
 
 @dataclass(frozen=True)

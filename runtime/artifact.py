@@ -38,6 +38,7 @@ from ..compiler.model import (
     NumpyStep,
     OpenModel,
     Place,
+    Resident,
     TensorSlot,
     TensorSpec,
     Witness,
@@ -50,7 +51,7 @@ from .artifact_check import check_model, check_sizes
 from .errors import ArtifactError
 from .sealed import manifest_of, member, seal, unseal
 
-FORMAT = 4
+FORMAT = 5
 
 
 def save(model: CompiledModel | OpenModel, path: str | Path) -> None:
@@ -189,6 +190,7 @@ def _host_record(number: int, step: HostStep, members: _Members) -> records.Host
         threads=program.threads,
         processor=program.processor,
         loops=tuple(records.LoopRecord(**_fields(each)) for each in program.loops),
+        resident=None if step.resident is None else records.ResidentRecord(**_fields(step.resident)),
     )
 
 
@@ -357,7 +359,8 @@ def _read_host(step: records.HostRecord, members: dict[str, bytes]) -> HostStep:
         processor=step.processor,
         loops=tuple(Loop(**_fields(each)) for each in step.loops),
     )  # fmt: skip
-    return HostStep(program, step.inputs, step.outputs, step.first_layer)
+    resident = None if step.resident is None else Resident(**_fields(step.resident))
+    return HostStep(program, step.inputs, step.outputs, step.first_layer, resident)
 
 
 def _read_host_step(

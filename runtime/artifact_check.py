@@ -20,6 +20,7 @@ from ..compiler.model import (
     HostProgram,
     HostStep,
     NumpyStep,
+    Resident,
     TensorSlot,
     TensorSpec,
 )
@@ -155,7 +156,33 @@ def _check_host_step(model: CompiledModel, step: HostStep, values: Types, what: 
     own = model.layers[step.first_layer : step.first_layer + len(program.layers)]
     if own != program.layers:
         raise ArtifactError(f"{what}: its layers are not those of the model from {step.first_layer} on")
+    if step.resident is not None:
+        _check_resident(model, step, step.resident, values, what)
     _check_host_program(program, what)
+
+
+def _check_resident(model: CompiledModel, step: HostStep, resident: Resident, values: Types, what: str) -> None:
+    """A state's places are inside of the slot that the step makes, each once; its rows are made before."""
+    slot = model.core.slots.get(step.outputs[0]) if model.core is not None and len(step.outputs) == 1 else None
+    if slot is None:
+        raise ArtifactError(f"{what} puts a state together, but its output is no slot of the core")
+    others = [name for each in model.steps if isinstance(each, HostStep) for name in each.inputs]
+    if slot.name in others or slot.name in [tensor.name for tensor in model.outputs]:
+        raise ArtifactError(f"{what} puts a state together that others than the core read")
+    if resident.state not in [tensor.name for tensor in model.inputs]:
+        raise ArtifactError(f"{what}: state {resident.state!r} is no input of the model")
+    for name in (resident.state, resident.rows):
+        if name not in step.inputs:
+            raise ArtifactError(f"{what}: {name!r} of its state is none of its inputs")
+    (state, dtype), (rows, other) = values[resident.state], values[resident.rows]
+    sizes = [size + rows[axis] * (axis == resident.axis) for axis, size in enumerate(state) if len(rows) == len(state)]
+    fits = all(a == b or axis == resident.axis for axis, (a, b) in enumerate(zip(state, rows, strict=False)))
+    if [len(table) for table in resident.places] != sizes or not fits or {dtype, other} != {"int8"}:
+        raise ArtifactError(f"{what}: the places of state {resident.state!r} are not those of {dtype}{list(state)}")
+    if resident.axis >= len(sizes) or not prod(sizes):
+        raise ArtifactError(f"{what}: state {resident.state!r} has no rows along axis {resident.axis}")
+    if sum(map(max, resident.places)) >= slot.nbytes:
+        raise ArtifactError(f"{what}: state {resident.state!r} ends outside of its slot")
 
 
 def _check_host_program(program: HostProgram, what: str) -> None:

@@ -143,6 +143,14 @@ HostStepRecord = Annotated[LaunchRecord | NumpyRecord | CopyRecord | CheckRecord
 
 
 @_part
+class ResidentRecord:
+    state: Name
+    rows: Name
+    axis: Index
+    places: Annotated[tuple[tuple[Offset, ...], ...], Field(max_length=64)]
+
+
+@_part
 class HostRecord:
     kind: Literal["host"] = "host"
     inputs: tuple[str, ...]
@@ -159,6 +167,7 @@ class HostRecord:
     threads: Annotated[int, Field(ge=1, le=256)]
     processor: str
     loops: tuple[LoopRecord, ...] = ()
+    resident: ResidentRecord | None = None
 
 
 @_part

@@ -15,6 +15,7 @@ from ..imports import IMPORTS
 from .errors import DeviceError, InputError
 from .host_steps import Executor
 from .inputs import check_kind, named_inputs
+from .residents import Kept, Residents
 from .run_lock import RunLock
 
 if TYPE_CHECKING:  # a model that runs on this machine's processor needs no core and no GPU
@@ -41,19 +42,21 @@ class StepRun:
 
 @dataclass(frozen=True)
 class _HostRun:
-    """A step on the host, ready to run. ``outputs``: name, shape and type of each; ``layers``: its own."""
+    """A step on the host, ready to run. ``outputs``: name, shape and type of each; ``layers``: its own; ``state``:
+    the slot of the state that it puts together, if that is all it does."""
 
     executor: Executor
     inputs: tuple[str, ...]
     outputs: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
     layers: slice
+    state: str = ""
 
     @staticmethod
     def of(step: HostStep, executor: Executor) -> _HostRun:
         tensors = zip(step.outputs, step.program.outputs, strict=True)
         outputs = tuple((name, tensor.shape, numpy_dtype(tensor.dtype)) for name, tensor in tensors)
         layers = slice(step.first_layer, step.first_layer + len(step.program.layers))
-        return _HostRun(executor, step.inputs, outputs, layers)
+        return _HostRun(executor, step.inputs, outputs, layers, step.outputs[0] if step.resident is not None else "")
 
     def run(self, values: dict[str, Array], results: Mapping[str, Array], seconds: list[float]) -> None:
         """Its results become values, in the memory of ``results`` where that has them. With ``seconds`` the layers are
@@ -101,6 +104,8 @@ class LoadedModule:
         self._steps = [
             _HostRun.of(step, load_host(step.program)) if isinstance(step, HostStep) else step for step in model.steps
         ]
+        self.residents = Residents(model)
+        """What sessions have left in the device's memory."""
         self._whole: WholeModel | None = None
         if self._device is not None:
             with self._lock:
@@ -174,15 +179,17 @@ class LoadedModule:
         with self._lock:
             return self._run(values, results, trace, keep)
 
-    def run_counted(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], int | None]:
+    def run_counted(self, inputs: Mapping[str, Array], kept: Kept | None = None) -> tuple[dict[str, Array], int | None]:
         """As :meth:`run`, with the cycles of this run's programs, whichever thread runs next; ``None`` where the device
-        does not model time."""
+        does not model time. ``kept``: whose states the inputs are, of which the device may hold a part already."""
         values = self._checked(inputs)
         with self._lock:
-            made = self._run(values, {}, False, False)
+            made = self._run(values, {}, False, False, kept)
             return made, self.cycles
 
-    def _run(self, values: dict[str, Array], results: Mapping[str, Array], trace: bool, keep: bool) -> dict[str, Array]:
+    def _run(
+        self, values: dict[str, Array], results: Mapping[str, Array], trace: bool, keep: bool, kept: Kept | None = None
+    ) -> dict[str, Array]:
         self._refuse_if_gone()
         if self._whole is not None and not keep and not (trace and self.device.has_trace):
             made = self._run_whole({name: value[None] for name, value in values.items()}, 1).outputs
@@ -194,7 +201,11 @@ class LoadedModule:
         seconds = [0.0] * len(self.model.layers) if trace else []
         for step in self._steps:
             if isinstance(step, _HostRun):
+                if kept is not None and self.residents.takes(step.state, kept):
+                    self.residents.update(self.device, step.state, values, kept)
+                    continue
                 step.run(values, results, seconds)
+                self.residents.forget(step.state)
             else:
                 runs.append(self._run_program(step, values, trace))
         for name, array in results.items():
@@ -205,8 +216,8 @@ class LoadedModule:
         if not keep:
             return {name: values[name] for name in self._outputs}
         if self.model.core is not None:
-            kept = {name: self._slot(slot) for name, slot in self.model.core.slots.items() if name not in values}
-            return {**values, **kept}
+            there = {name: self._slot(slot) for name, slot in self.model.core.slots.items() if name not in values}
+            return {**values, **there}
         return values
 
     def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, DeviceTensor]:
@@ -342,6 +353,7 @@ class LoadedModule:
 
     def _write_model(self) -> None:
         """Put constants and programs into the window."""
+        self.residents.forget()
         for constant in self.model.on_core.constants:
             self.device.write(constant.offset, constant.data)
         for step in self.model.steps:

@@ -15,6 +15,7 @@ from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.model import CompiledModel, HostStep
 from ..content import content_digest
 from .errors import SessionError
+from .residents import Kept
 from .session_roles import RoleNames, Roles, roles_of
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Session:
         self._positions = positions
         self._lock = threading.Lock()
         self._states = step.empty()
+        self._content = object()  # stands for the states up to the position, for a device that holds them, too
         self._position = 0
         self._cycles: int | None = 0
         self._closed = False
@@ -89,7 +91,7 @@ class Session:
             while taken < len(row):
                 runner = self._runner(len(row) - taken)
                 piece = row[taken : taken + runner.roles.length]
-                scores, states, spent = runner.run(piece, position + taken, states)
+                scores, states, spent = runner.run(piece, position + taken, states, self._content)
                 cycles.add(spent)
                 taken += len(piece)
             self._states, self._position, self._cycles = states, position + taken, cycles.total
@@ -137,6 +139,7 @@ class Session:
             if self._positions is not None and not 0 <= cache.position <= self._positions:
                 raise SessionError(f"the cache is at position {cache.position} of {self._positions}")
             self._states = {name: array.copy() for name, array in cache.states.items()}
+            self._content = object()
             self._position = cache.position
 
     def close(self) -> None:
@@ -215,15 +218,18 @@ class _Runner:
                 for state in self.roles.states}  # fmt: skip
 
     def run(
-        self, piece: list[int], position: int, states: dict[str, Array]
+        self, piece: list[int], position: int, states: dict[str, Array], content: object
     ) -> tuple[Array, dict[str, Array], int | None]:
-        """Scores behind the last token, the states with what the run added, and its cycles.
+        """Scores behind the last token, the states with what the run added, and its cycles. ``content`` stands for the
+        states' rows before ``position``.
 
         Rows of positions are written into the arrays of ``states``, where nothing looks at them before the session's
         position moves on; other states are new arrays.
         """
         roles = self.roles
-        made, cycles = self.module.run_counted(self._inputs(piece, position) | states)
+        axes = {state.input.name: state.axis for state in roles.states if state.axis is not None}
+        kept = Kept(content, position, axes)
+        made, cycles = self.module.run_counted(self._inputs(piece, position) | states, kept)
         after = dict(states)
         for state in roles.states:
             new = made[state.output.name]

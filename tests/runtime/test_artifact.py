@@ -152,8 +152,8 @@ def test_a_missing_file_is_an_artifact_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (('"format": 4', '"format": 5'), "field 'format' is 5, but this weft reads 4"),
-        (('"format": 4,\n', '"format": 1,\n "window": 3,\n'), "field 'format' is 1, but this weft reads 4"),
+        (('"format": 5', '"format": 6'), "field 'format' is 6, but this weft reads 5"),
+        (('"format": 5,\n', '"format": 1,\n "window": 3,\n'), "field 'format' is 1, but this weft reads 5"),
         ((f'"isa_version": {ISA_VERSION}', '"isa_version": 9'), "field 'isa_version' is 9"),
         (
             (f'"isa_version": {ISA_VERSION}', '"isa_version": 2'),

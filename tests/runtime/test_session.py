@@ -154,12 +154,12 @@ def test_an_error_in_the_middle_of_a_prompt_leaves_no_trace(monkeypatch: pytest.
     session.prefill(known[:2])
     run, left = module.run_counted, 3
 
-    def failing(inputs: dict[str, Array]) -> tuple[dict[str, Array], int | None]:
+    def failing(inputs: dict[str, Array], kept: object = None) -> tuple[dict[str, Array], int | None]:
         nonlocal left
         left -= 1
         if not left:
             raise DeviceError("the core stopped")
-        return run(inputs)
+        return run(inputs, kept)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "run_counted", failing)
     with pytest.raises(DeviceError, match="stopped"):
@@ -229,12 +229,12 @@ def test_states_that_are_replaced_as_a_whole_have_no_bound(monkeypatch: pytest.M
     run = module.run_counted
     calls = 0
 
-    def failing(inputs: dict[str, Array]) -> tuple[dict[str, Array], int | None]:
+    def failing(inputs: dict[str, Array], kept: object = None) -> tuple[dict[str, Array], int | None]:
         nonlocal calls
         calls += 1
         if calls == 2:
             raise DeviceError("the core stopped")
-        return run(inputs)
+        return run(inputs, kept)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "run_counted", failing)
     with pytest.raises(DeviceError):
@@ -334,7 +334,7 @@ def quantised_module() -> Module:
     seen: list[dict[str, Array]] = []
     run = recorded.run_counted
 
-    def recording(inputs: dict[str, Array]) -> tuple[dict[str, Array], int | None]:
+    def recording(inputs: dict[str, Array], kept: object = None) -> tuple[dict[str, Array], int | None]:
         seen.append({name: value.copy() for name, value in inputs.items()})
         return run(inputs)
 

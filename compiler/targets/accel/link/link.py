@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from .....hw.isa import Load, Store
 from .....hw.load_counts import bytes_each
 from ....graph.ir import Array, Call, Constant, Expr, Function, Module
 from ....graph.visit import calls
-from ....model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, Layer, TensorSpec, Witness
+from ....model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, Layer, Resident, TensorSpec, Witness
 from ....tensor.errors import TensorError
 from ...target import Job
 from ..check import Range
@@ -33,6 +33,7 @@ from .host_part import copying_module, phase_module, with_reasons
 from .inner_tensors import inner_tensors
 from .kept_kernels import kept_result, kernels_are_kept
 from .phases import Phase, check_strict, function_of, split_phases
+from .residents import with_states_apart
 from .slices import CONCAT, KernelSlice, slices_of
 from .tuned import Lookup
 from .window import DmaWindow
@@ -88,6 +89,8 @@ class _Linker:
     def run(self) -> CompiledModel:
         main = self.module.main
         phases = split_phases(self.module)
+        if not self.job.keep:
+            phases = with_states_apart(phases, self.module)
         self._name_values(phases)
         slices = {
             node: slices_of(node, self.config, self.rate, self.vthreads, self.tuned)
@@ -172,7 +175,11 @@ class _Linker:
         read = {arg for other in later for node in other.calls for arg in node.args} | set(self.module.main.results)
         results = [node for node in phase.calls if self.job.keep or node in read]
         module = phase_module(phase, results, self.names)
-        return self._add_host_step(with_reasons(self._host_program(module), module))
+        step = self._add_host_step(with_reasons(self._host_program(module), module))
+        if phase.state is None:
+            return step
+        state = phase.state
+        return replace(step, resident=Resident(state.state.name, self.names[state.rows], state.axis, state.places))
 
     def _remaining_outputs(self) -> list[HostStep]:
         """Outputs that are inputs, constants, or a value that has another name already: the host copies them."""

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ....graph.ir import Call, Expr, Function, GraphError, Module
+from ....graph.ir import Call, Expr, Function, GraphError, Module, Var
 from ....graph.registry import operator_of
 from ....graph.visit import calls, topological_order
 from ...errors import CompileError
 
 
+@dataclass(frozen=True)
+class StateInPlace:
+    """An input of the model with new ``rows`` behind it along ``axis``, as they lie in what the core reads; ``places``
+    as in `Resident`."""
+
+    state: Var
+    rows: Expr
+    axis: int
+    places: tuple[tuple[int, ...], ...]
+
+
 @dataclass
 class Phase:
-    """Calls that run together: on the host, or on the core as one program."""
+    """Calls that run together: on the host, or on the core as one program. ``state``: what they put together, if that
+    is all they do."""
 
     on_core: bool
     calls: list[Call] = field(default_factory=list)
+    state: StateInPlace | None = None
 
 
 def function_of(node: Call) -> Function:

@@ -38,7 +38,8 @@ class DmaWindow:
 
     def plan_tensors(self, phases: Sequence[Phase], names: Mapping[Expr, str], *, reuse: bool) -> None:
         """Give every tensor that the core reads or writes its place. With ``reuse`` those that are not alive at the
-        same time share bytes."""
+        same time share bytes, but for states, which stay."""
+        states = {names[phase.calls[-1]] for phase in phases if phase.state is not None}
         start_of_phase: list[int] = []
         on_core: dict[str, tuple[int, TensorType]] = {}  # when first used by the core, and its type
         made_on_core: set[str] = set()
@@ -63,7 +64,7 @@ class DmaWindow:
         for name, (first_use, _) in on_core.items():
             # What the host makes is written into the window right before the program starts.
             begin = first_use if name in made_on_core else max(each for each in start_of_phase if each <= first_use)
-            first, last = (begin, last_use[name]) if reuse else (0, time)
+            first, last = (begin, last_use[name]) if reuse and name not in states else (0, time)
             whole, _ = places[name]
             kind = on_core[whole][1]
             known = lifetimes.get(whole, Lifetime(whole, kind.size * np.dtype(kind.dtype).itemsize, first, last))
