@@ -31,6 +31,10 @@ from .tiles import convolution_tile, grouped_tile
 STEPS_WRITTEN_OUT = 2
 """Steps of words in an iteration, at most."""
 
+SMALL_FILE = 16
+"""Registers of processors whose tiles are so small that two steps of elements have to be written out. Of larger tiles
+LLVM loads the data of both at once, and has no registers left for sums."""
+
 PRODUCTS_KEPT = 1
 """Registers of a tile for products that are not added up yet."""
 
@@ -112,7 +116,7 @@ class CpuConvolutions:
         elif not kept:  # a tile of one value: the loops of the reduction are all there is
             return
         tensorize_innermost(schedule, reduced, kept, _step(task))
-        if words:
+        if words and not (task.step == "elements" and self.target.registers > SMALL_FILE):
             _write_out(schedule)
         if REST in schedule.blocks():
             sum_together(schedule, REST, "acc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import llvmlite.ir as ll
@@ -80,7 +81,9 @@ class Expressions:
     ``otherwise`` makes the functions that targets do not share, ``exponential`` exp in single precision.
     ``has_extremes``: whether there are instructions for the larger and smaller of two floats of single precision, nan
     where one is. ``permutes_bytes``: whether the processor picks bytes out of two registers (AVX-512 VBMI). ``held``:
-    expressions whose values are known already."""
+    expressions whose values are known already. ``steady``: buffers that are not written as long as this stands, in code
+    without branches, so that nothing of them is read twice. ``limited_bytes``: makes bytes of lanes of int32, with the
+    least and the largest that they may become."""
 
     builder: ll.IRBuilder
     memory: dict[str, Memory]
@@ -91,6 +94,9 @@ class Expressions:
     lanes: Lanes | None = None
     permutes_bytes: bool = False
     held: dict[Expr, Value] = field(default_factory=dict)
+    steady: frozenset[str] = frozenset()
+    limited_bytes: Callable[[ll.IRBuilder, Value, int, int], Value] | None = None
+    _read: dict[object, Value] = field(default_factory=dict)
 
     # Integers that address memory
 
@@ -142,7 +148,22 @@ class Expressions:
                 pointer = self.builder.gep(pointer, [i64(part)], inbounds=True, source_etype=kind)
         return pointer
 
+    def hold_steady(self, buffers: frozenset[str]) -> None:
+        """From here on these are the ``steady`` buffers."""
+        self.steady = buffers
+        self._read.clear()
+
     def load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
+        if buffer.name not in self.steady:
+            return self._load(buffer, indices)
+        used = {var for index in indices for var in free_vars(index)}
+        known = tuple((var, self.env[var]) for var in sorted(used & self.env.keys(), key=lambda var: var.name))
+        key = buffer.name, indices, self.lanes, known
+        if key not in self._read:
+            self._read[key] = self._load(buffer, indices)
+        return self._read[key]
+
+    def _load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
         if is_table_of_bytes(buffer, indices) and self._varies(indices[0]):
             return self._looked_up(buffer, indices[0])
         start, known, step = self.position(buffer, indices)
@@ -208,6 +229,8 @@ class Expressions:
                 return self._variable(expr)
             case Load(buffer, indices):
                 return self.load(buffer, indices)
+            case Cast("int8" | "uint8", BinOp("min", BinOp("max", x, Const(low)), Const(high)) as limited):
+                return self._limited(expr.dtype, limited, x, low, high)
             case Cast(_, x):
                 return self.convert(self.value(x), x.dtype, expr.dtype)
             case Bits(_, x):
@@ -224,6 +247,18 @@ class Expressions:
                 left, right = self._together([self.value(a), self.value(b)])
                 return self.operator(op, left, right, a.dtype, b)
         raise CompileError(f"{type(expr).__name__} has no machine code")
+
+    def _limited(self, dtype: DType, limited: BinOp, x: Expr, low: float, high: float) -> Value:
+        """A byte of ``limited``, which is ``x`` within ``low .. high``."""
+        least, most = INTEGER_RANGES[dtype]
+        if self.limited_bytes is None or x.dtype != "int32" or not least <= low <= high <= most:
+            return self.convert(self.value(limited), x.dtype, dtype)
+        value = self.value(x)
+        if lanes_of(value):
+            return self.limited_bytes(self.builder, value, int(low), int(high))
+        for op, limit in (("max", low), ("min", high)):
+            value = self.operator(op, value, constant(I32, int(limit)), "int32")
+        return self.convert(value, "int32", dtype)
 
     def _variable(self, var: Var) -> Value:
         if self.lanes is None or var != self.lanes.var:

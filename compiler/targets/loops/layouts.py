@@ -17,6 +17,7 @@ from ... import tensor as te
 from ...graph.ir import Expr
 from ...tensor import ir as tir
 from ...tensor.view import View
+from .narrow_requantise import held_higher
 
 Halo = tuple[int, ...]
 NO_HALO: Halo = ()
@@ -145,6 +146,9 @@ def to_memory(value: tir.Expr, layout: Layout) -> tir.Expr:
     """What memory holds for a value of the graph."""
     if layout.dtype(value.dtype) == value.dtype:
         return value
+    higher = held_higher(value, UINT8_OFFSET)
+    if higher is not None:
+        return higher
     return (value + tir.Const(-UINT8_OFFSET, value.dtype)).astype(layout.dtype(value.dtype))
 
 

@@ -71,6 +71,41 @@ def narrow_requantise(call: Call, x: View, parameter: Parameter) -> View | None:
     return View(call.shape, target, read)
 
 
+def held_higher(value: tir.Expr, offset: int) -> tir.Expr | None:
+    """A requantised int8 as the uint8 that is ``offset`` higher, in no more steps: what it is limited to is higher, and
+    so is the constant that was added before the shift. None for what `narrow_requantise` did not make, or where that
+    constant would be too large."""
+    match value:
+        case tir.Cast(
+            "int8",
+            tir.BinOp(
+                "min",
+                tir.BinOp("max", tir.BinOp("shr", tir.BinOp("add", upper, tir.Const(added)), shift), tir.Const(low)),
+                tir.Const(high),
+            ),
+        ) if isinstance(shift, tir.Const) and _is_upper_half(upper):
+            places = int(shift.value)
+            higher = int(added) + (offset << places)
+            if (
+                not 0 <= places <= HIGHEST_SHIFT
+                or abs(higher) >= LARGEST_OFFSET
+                or not 0 <= low + offset <= high + offset <= 255
+            ):
+                return None
+            return tir.clamp((upper + higher) >> shift, int(low) + offset, int(high) + offset).astype("uint8")
+    return None
+
+
+def _is_upper_half(expr: tir.Expr) -> bool:
+    """Whether it is the upper half of a product of two int32, which is up to 2**30."""
+    match expr:
+        case tir.Cast(
+            "int32", tir.BinOp("shr", tir.BinOp("mul", tir.Cast("int64", a), tir.Cast("int64", b)), tir.Const(32))
+        ):
+            return a.dtype == b.dtype == "int32"
+    return False
+
+
 def _one_if_same(value: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Constant:
     """The parameter, as one number where all channels have the same: it becomes part of the code."""
     same = bool((value == value[0]).all())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import llvmlite.ir as ll
 
@@ -16,6 +17,7 @@ from ....tensor.bounds import require_bounds
 from ....tensor.evaluate import ITEM_BYTES
 from ....tensor.intrinsic import call_loops
 from ....tensor.ir import (
+    FLOATS,
     Allocate,
     Block,
     Buffer,
@@ -26,6 +28,7 @@ from ....tensor.ir import (
     IntrinsicCall,
     Load,
     PrimFunc,
+    Select,
     Seq,
     Stmt,
     Store,
@@ -55,11 +58,19 @@ from ..processor import Processor
 from .combine import combine_by_lanes
 from .libm import call_libm
 from .micro_kernels import emit_micro_kernel
+from .narrowing import limited_bytes
 from .threads import DONE_OFFSET, PART_BYTES
 
 WAIT = "weft_wait"
 TAKEN_IN_PARTS = 8
 """A thread's share of a parallel loop is taken in about so many parts."""
+
+WIDEST = 64
+"""Bytes of registers of which a tile leaves none for what its pixels share: LLVM would put sums on the stack for that,
+in the loop over their products."""
+
+PACKED = 2
+"""Registers of int32 that become bytes together: an instruction packs two. In AVX-512 it takes one."""
 
 UNROLLED_CHUNKS = 8
 """A vectorised loop of at most so many registers is written out, so that its indices are constant."""
@@ -101,7 +112,8 @@ class Emitter:
         memory: dict[str, Memory] = {}
         for buffer, pointer in zip(func.params, params, strict=True):
             memory[buffer.name] = Memory(pointer, windows.get(buffer.name, buffer.strides))
-        self.expressions = Expressions(self.builder, memory, call_libm, permutes_bytes=target.permutes_bytes)
+        self.expressions = Expressions(self.builder, memory, call_libm, permutes_bytes=target.permutes_bytes,
+                                       limited_bytes=partial(limited_bytes, target))  # fmt: skip
         self.workspace = plan_workspace(func)
         allocations = (node for node in statements(func.body) if isinstance(node, Allocate))
         self._places = {id(node): place for node, place in zip(allocations, self.workspace.places, strict=True)}
@@ -231,14 +243,34 @@ class Emitter:
         if loop.kind == "vectorize" and isinstance(extent, int) and self._lanes_agree(loop):
             self._vectorised(loop, extent)
         elif loop.kind == "unroll" and isinstance(extent, int):
+            outermost = not self.expressions.steady and self.target.vector_bytes < WIDEST
+            if outermost:
+                self.expressions.hold_steady(self._steady(loop))
             for value in range(extent):
                 self.expressions.env[loop.var] = value
                 self.emit(loop.body)
+            if outermost:
+                self.expressions.hold_steady(frozenset())
         elif not combine_by_lanes(self, loop):
             self.loop(loop.var, 0, extent, lambda: self.emit(loop.body))
 
+    def _steady(self, loop: For) -> frozenset[str]:
+        """Parameters that iterations without branches, written out one behind the other, read and do not write. A
+        result may lie where an operand did, but only one with elements of the same size (`loops.in_place`)."""
+        sizes = set()
+        for node in statements(loop.body):
+            if not isinstance(node, For | Seq | Block | Store) or (isinstance(node, Block) and node.init is not None):
+                return frozenset()
+            if any(isinstance(each, Select) for expr in _expressions(node) for each in walk_exprs(expr)):
+                return frozenset()
+            if isinstance(node, Block | Store):
+                store = node.body if isinstance(node, Block) else node
+                sizes.add(ITEM_BYTES[store.buffer.dtype])
+        return frozenset(buffer.name for buffer in self.func.params if ITEM_BYTES[buffer.dtype] not in sizes)
+
     def loop(self, var: Var, begin: Int, end: Int, body: Callable[[], None]) -> None:
         """``body`` for every value of ``var`` from ``begin`` to before ``end``."""
+        self.expressions.hold_steady(frozenset())
         emit_loop(self.expressions, var, begin, end, body)
 
     def _block(self, block: Block, store: Store) -> None:
@@ -259,6 +291,8 @@ class Emitter:
     def _vectorised(self, loop: For, extent: int) -> None:
         """As many whole registers as there are, then the rest in smaller powers of two."""
         width = max(1, self.target.vector_bytes // _widest(loop.body))
+        if self.target.vector_bytes < WIDEST and _makes_bytes(loop.body):
+            width = max(width, PACKED * self.target.float_lanes)
         chunks = extent // width
 
         def chunk(base: Int, count: int) -> None:
@@ -329,6 +363,16 @@ def _expressions(stmt: Stmt) -> list[Expr]:
         case Block(body=Store(buffer, indices, value)) | Store(buffer, indices, value):
             return [value, Load(buffer, indices)]
     return []
+
+
+def _makes_bytes(stmt: Stmt) -> bool:
+    """Whether all that the statement writes are bytes, and all that it computes are integers."""
+    stored = [node.body.buffer if isinstance(node, Block) else node.buffer
+              for node in statements(stmt) if isinstance(node, Block | Store)]  # fmt: skip
+    floats = any(
+        each.dtype in FLOATS for node in statements(stmt) for expr in _expressions(node) for each in walk_exprs(expr)
+    )
+    return not floats and all(ITEM_BYTES[buffer.dtype] == 1 for buffer in stored)
 
 
 def _widest(stmt: Stmt) -> int:

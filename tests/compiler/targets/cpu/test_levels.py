@@ -185,3 +185,29 @@ def test_floats_are_rounded_to_float16(level: str) -> None:
     with np.errstate(over="ignore"):
         found = run_compiled(func, {"y": values}, host_target())["out"]
         np.testing.assert_array_equal(found, values.astype(np.float16))
+
+
+LIMITED = """def limited(
+    x: int32[EXTENT] @ "global",
+    out: TYPE[EXTENT] @ "global",
+):
+    for i in vectorize(EXTENT):
+        with block("out", "spatial"):
+            out[i] = min(max(x[i], int32(LOW)), int32(HIGH)).astype(TYPE)
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "low", "high"),
+    [("uint8", 0, 255), ("int8", -128, 127), ("uint8", 3, 200), ("int8", -60, 0), ("int8", 0, 200), ("uint8", -1, 255)],
+)
+def test_limited_integers_become_bytes(level: str, dtype: str, low: int, high: int) -> None:
+    """At the ends of words and of int32, too, and where the limits are not those of the bytes."""
+    ends = [-(1 << 31), (1 << 31) - 1, -(1 << 15) - 1, 1 << 15, -(1 << 16), (1 << 16) + 5, low, low - 1, high, high + 1]
+    x = np.array(ends + list(range(-140, 270, 3)), np.int32)
+    for extent in (4, 23, x.size):
+        text = LIMITED
+        for name, value in (("EXTENT", extent), ("TYPE", dtype), ("LOW", low), ("HIGH", high)):
+            text = text.replace(name, str(value))
+        found = run_compiled(t.parse(text, intrinsic_named), {"x": x[:extent]}, host_target())["out"]
+        np.testing.assert_array_equal(found, np.clip(x[:extent], low, high).astype(dtype))

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from weft.compiler import tensor as te
 from weft.compiler.graph import Call, Constant, TensorType, Var, call
 from weft.compiler.graph.registry import apply
-from weft.compiler.targets.loops.narrow_requantise import HIGHEST_SHIFT, LOWEST_SHIFT, narrow_requantise
+from weft.compiler.targets.loops.layouts import UINT8_OFFSET, Layout, to_memory
+from weft.compiler.targets.loops.narrow_requantise import HIGHEST_SHIFT, LOWEST_SHIFT, held_higher, narrow_requantise
 from weft.compiler.tensor.view import View
 
 LARGEST = (1 << 31) - 1
@@ -26,13 +27,16 @@ def contract(node: Call, x: np.ndarray) -> np.ndarray:
     return apply(node, [x, *(arg.value for arg in node.args[1:] if isinstance(arg, Constant))])
 
 
-def narrow(node: Call, x: np.ndarray) -> np.ndarray | None:
-    """What the form gives, by the interpreter; None where it does not apply."""
+def narrow(node: Call, x: np.ndarray, held: list[bool] | None = None) -> np.ndarray | None:
+    """What the form gives, by the interpreter; None where it does not apply. ``held``: as uint8, 128 higher; whether
+    that took no step of its own is added to it."""
     data = te.placeholder(x.shape, x.dtype.name, "x")
     constants: dict[str, np.ndarray] = {}
     tensors: list[te.Tensor] = [data]
 
     def parameter(place: int, value: Constant) -> View:
+        if value.value.size == 1:  # it becomes part of the code, as in a kernel
+            return View(value.shape, "int32", lambda index: te.Const(int(value.value[0]), "int32"))
         name = f"c{len(constants)}"
         constants[name] = value.value
         tensors.append(te.placeholder(value.shape, "int32", name))
@@ -41,7 +45,14 @@ def narrow(node: Call, x: np.ndarray) -> np.ndarray | None:
     view = narrow_requantise(node, View.of(data), parameter)
     if view is None:
         return None
-    out = te.compute(x.shape, lambda *index: view[index], "out")
+
+    def value(*index: te.Expr) -> te.Expr:
+        if held is None:
+            return view[index]
+        held.append(held_higher(view[index], UINT8_OFFSET) is not None)
+        return to_memory(view[index], Layout(4))
+
+    out = te.compute(x.shape, value, "out")
     return te.interpret(te.lower([out], tensors, "kernel"), {"x": x, **constants})["out"]
 
 
@@ -63,6 +74,26 @@ def test_it_gives_the_integers_of_the_contract(data: st.DataObject) -> None:
     found = narrow(node, x)
     if found is not None:
         np.testing.assert_array_equal(found, contract(node, x))
+    if found is not None and found.dtype == np.int8:
+        held = narrow(node, x, [])
+        assert held is not None
+        np.testing.assert_array_equal(held, (contract(node, x).astype(np.int16) + UINT8_OFFSET).astype(np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("shift", "zero_point", "together"),
+    [([33, 33], 127, True), ([33, 40], 0, True), ([33, 41], 0, False), ([47, 47], 0, True), ([48, 48], 0, False)],
+)
+def test_held_as_uint8_it_takes_no_further_step(shift: list[int], zero_point: int, together: bool) -> None:
+    """Where all channels have one shift, and its constant has room for 128 more."""
+    x = np.full((1, 2, 7), 3, np.int32)
+    x[..., :6] = -LARGEST - 1, LARGEST, 0, -1, 77777, -99999
+    node = requantise(shift, [(1 << 24) - 1] * 2, [5, -5], 7, zero_point=zero_point, low=-60, high=63)
+    taken: list[bool] = []
+    found = narrow(node, x, taken)
+    assert found is not None
+    assert taken == [together]
+    np.testing.assert_array_equal(found, contract(node, x).astype(np.int16) + UINT8_OFFSET)
 
 
 @pytest.mark.parametrize("shift", [LOWEST_SHIFT, 33, 40, 50])

@@ -209,3 +209,24 @@ def test_the_smallest_number_is_divided_by_minus_one(op: str) -> None:
     func = t.PrimFunc("negated", (x, out), t.For(i, t.Const(3), "vectorize", out.store(i, value)))
     values = np.array([-(2**31), 5, -7], np.int32)
     np.testing.assert_array_equal(run_compiled(func, {"x": values})["out"], t.interpret(func, {"x": values})["out"])
+
+
+def test_what_iterations_write_is_read_again_by_the_next() -> None:
+    """Iterations that are written out do not read twice what they do not write."""
+    func = t.parse("""def counted(
+    steps: int16[1] @ "global",
+    a: int32[4] @ "global",
+    out: int32[4] @ "global",
+):
+    for r in unroll(3):
+        for i in vectorize(4):
+            with block("a", "spatial"):
+                a[i] = a[i] * int32(3) + steps[0].astype(int32)
+        for j in vectorize(4):
+            with block("out", "spatial"):
+                out[j] = a[j] + r.astype(int32)
+""")
+    arrays = {"steps": np.array([5], np.int16), "a": np.arange(4, dtype=np.int32)}
+    expected = t.interpret(func, {name: array.copy() for name, array in arrays.items()})
+    for name, found in run_compiled(func, arrays, SMALL).items():
+        np.testing.assert_array_equal(found, expected[name], name)
