@@ -26,7 +26,6 @@ import weft
 from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.model import CompiledModel
 from weft.examples.models.build import build
-from weft.hw.axi import PAGE_BYTES
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.hw.interconnect import Arbiter
 from weft.hw.synthesis import Target, synthesise_verilog
@@ -34,14 +33,13 @@ from weft.hw.system_config import SystemConfig
 from weft.hw.verilog import TOP, emit_component
 from weft.runtime.artifact import load as load_artifact
 from weft.runtime.inputs import read_inputs
-from weft.runtime.system_module import constant_pages, in_part
+from weft.runtime.profile_system import timed_rounds
 from weft.sim import system_rtl
 from weft.sim.dram import DramModel
 from weft.sim.fuzz_system import compare_system, memory_bytes, random_system_case
 from weft.sim.system_fsim import FunctionalSystem
 from weft.sim.system_rtl import RtlSystem
-from weft.sim.system_run import NOTHING
-from weft.sim.system_timing import TimedProgram, predict_system
+from weft.sim.system_timing import predict_system
 from weft.sim.timing import predict
 
 CORES = {"16x16": PYNQ, "8x8": replace(PYNQ, name="8x8", block_in=8, block_out=8, depthwise=0)}
@@ -111,25 +109,15 @@ def system_of(config: CoreConfig, count: int, ports: str) -> SystemConfig:
 
 def cycles_on(system: SystemConfig, model: CompiledModel) -> int:
     """Of an item on each core, program after program, as ``weft run --system`` lays them out."""
-    pages = constant_pages(model.on_core) if system.shared_reads else NOTHING
-    pitch = -(-model.on_core.window_bytes // PAGE_BYTES) * PAGE_BYTES if pages else 0
-    placed = [in_part(model, core * pitch) if pages else model for core in range(len(system.cores))]
-    cycles = 0
-    for number in range(len(model.programs)):
-        steps = [each.programs[number] for each in placed]
-        programs = [
-            TimedProgram(code=step.program, offset=core * pitch + step.program_offset)
-            for core, step in enumerate(steps)
-        ]
-        cycles += predict_system(system, programs, MEMORY, shared=pages).cycles or 0
-    return cycles
+    rounds, shared = timed_rounds(model, system)
+    return sum(predict_system(system, programs, MEMORY, shared=shared).cycles or 0 for programs in rounds)
 
 
 def measure(network: str, core: str, model: CompiledModel, counts: list[int]) -> Iterator[Row]:
     """The network on all systems, by the timing model."""
     config, size = model.config, model.inputs[0].shape[-1]
-    programs = [TimedProgram(code=step.program, offset=step.program_offset) for step in model.programs]
-    alone = sum(predict(config, each.code, MEMORY, offset=each.offset).cycles or 0 for each in programs)
+    runs = [predict(config, each.program, MEMORY, offset=each.program_offset) for each in model.programs]
+    alone = sum(run.cycles or 0 for run in runs)
     for ports in PORTS:
         for count in counts:
             if count == 1 and ports != "own":

@@ -16,6 +16,7 @@ from .output import (
     JsonOption,
     ShapeOption,
     beside,
+    input_file,
     output_folder,
 )
 from .source import is_artifact, opened_artifact
@@ -49,6 +50,10 @@ def profile_command(
     bandwidth: Annotated[
         int | None, typer.Option(min=1, help="DRAM bytes a cycle. Default: as many as the core's bus takes.")
     ] = None,
+    system: Annotated[
+        Path | None,
+        input_file("--system", help="Several cores on one memory, as JSON: an item on each, and who had the bus."),
+    ] = None,
     others: Annotated[bool, typer.Option("--what-if/--no-what-if", help="Predict cycles on other hardware.")] = True,
     shape: ShapeOption = None,
     calibrate_with: CalibrateOption = None,
@@ -64,12 +69,14 @@ def profile_command(
     if is_artifact(source):
         opened = opened_artifact(source, chosen, shape=shape, calibrate=calibrate_with)
     target = target or _usual_target(opened)
+    if system is not None and target != ACCEL:
+        raise CompileError(f"--system is of cores, but the target is {target!r}", hint="leave one of them out")
     run = tool_of(target, "profile")
     if run is None:
         raise CompileError(f"there is no profile for target {target!r}", hint=f"--target {targets_with('profile')}")
     folder = output or beside(source, ".profile")
     run(ProfileRequest(source, target, device, folder, latency, bandwidth, others, shape, calibrate_with, cache,
-                       as_json, chosen, opened))  # fmt: skip
+                       as_json, chosen, opened, system))  # fmt: skip
 
 
 def _usual_target(opened: CompiledModel | None) -> str:

@@ -52,27 +52,15 @@ MODEL, RTL = "model", "rtl"
 
 def profile_on_core(request: ProfileRequest) -> None:
     """Profile a model or an artifact; writes tables, records, pictures and the trace into the request's folder."""
+    if request.system is not None:
+        from .profile_system import profile_on_system
+
+        profile_on_system(request)
+        return
     folder, device = request.folder, request.device
     check_folders(folder)
-    recompile: Recompile | None = None
     with progress("reading", err) as status:
-        if request.is_artifact:
-            compiled = request.artifact()
-            if compiled.core is None:
-                raise CompileError(f"nothing of {request.source} runs on a core", hint="leave out --target")
-            dram = _memory(compiled.config, request.latency, request.bandwidth)
-        else:
-            # What runs on this memory is scheduled for it, unless something else was asked for.
-            asked = request.options()
-            dram = _memory(AccelOptions(config=asked.get("config", "pynq")).core, request.latency, request.bandwidth)
-            options = {"dram": dram, **asked}
-            whole = request.given(status)
-
-            def recompile(core: CoreConfig) -> CompiledModel:
-                own = {**options, "config": core}
-                return request.compiled(whole, own, status, measured=True)
-
-            compiled = recompile(options.get("config", "pynq"))
+        compiled, dram, recompile = opened(request, status)
         status.update(f"running on {device}")
         runs, counted = _timed_runs(compiled, device, dram, status)
         measured = profile(compiled, runs, device if counted is None else MODEL, dram)
@@ -103,6 +91,26 @@ def profile_on_core(request: ProfileRequest) -> None:
         return
     wide_console().print(*tables)
     out.print(f"wrote {folder}; its trace ({slices:,} slices) opens at https://ui.perfetto.dev", markup=False)
+
+
+def opened(request: ProfileRequest, status: Updates) -> tuple[CompiledModel, DramModel, Recompile | None]:
+    """The model, the memory that the request describes, and how to compile it for another core (not an artifact)."""
+    if request.is_artifact:
+        compiled = request.artifact()
+        if compiled.core is None:
+            raise CompileError(f"nothing of {request.source} runs on a core", hint="leave out --target")
+        return compiled, _memory(compiled.config, request.latency, request.bandwidth), None
+    # What runs on this memory is scheduled for it, unless something else was asked for.
+    asked = request.options()
+    dram = _memory(AccelOptions(config=asked.get("config", "pynq")).core, request.latency, request.bandwidth)
+    options = {"dram": dram, **asked}
+    whole = request.given(status)
+
+    def recompile(core: CoreConfig) -> CompiledModel:
+        own = {**options, "config": core}
+        return request.compiled(whole, own, status, measured=True)
+
+    return recompile(options.get("config", "pynq")), dram, recompile
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,8 @@ class ProfileRequest:
     chosen: Chosen
     opened: CompiledModel | None = None
     """The model in the artifact, if ``source`` is one."""
+    system: Path | None = None
+    """Several cores on one memory: an item on each."""
 
     @property
     def is_artifact(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -44,11 +45,13 @@ def engine_timeline(profile: Profile, pyplot: Any, bins: int) -> Any:
     used: set[str] = set()
     for engine, axis in zip(Engine, rows, strict=True):
         shares = {CLASS_OF_KIND[kind]: binned.kinds[engine][:, kind] for kind in KINDS.values()}
-        used |= _draw_stack(axis, binned.edges, edges, shares)
+        used |= draw_stack(axis, binned.edges, edges, shares, COLOURS)
         busy = shares["BUSY"].sum() / max(1, profile.cycles)
-        _name_row(axis, f"{engine.name.lower()}: {busy:.0%} busy", _ENGINE_WORK[engine])
-    used |= _draw_stack(array, binned.edges, edges, {CLASS_OF_CAUSE[cause]: binned.causes[:, cause] for cause in Cause})
-    _name_row(array, "why the array", "is not busy")
+        name_row(axis, f"{engine.name.lower()}: {busy:.0%} busy", _ENGINE_WORK[engine])
+    used |= draw_stack(
+        array, binned.edges, edges, {CLASS_OF_CAUSE[cause]: binned.causes[:, cause] for cause in Cause}, COLOURS
+    )
+    name_row(array, "why the array", "is not busy")
     array.set_xlabel(unit)
     array.set_xlim(0, profile.cycles / scale)
     for axis in (*rows, array):
@@ -63,22 +66,26 @@ def engine_timeline(profile: Profile, pyplot: Any, bins: int) -> Any:
     return figure
 
 
-def _name_row(axis: Any, name: str, work: str) -> None:
+def name_row(axis: Any, name: str, work: str) -> None:
+    """The name of a row, and below it what it does, in front of the axis."""
     axis.set_ylabel(f"{name}\n", rotation=0, ha="right", va="center", fontsize=10)
     axis.text(-0.0075, 0.36, work, transform=axis.transAxes, ha="right", va="center", fontsize=8, color="#666666")
 
 
-def _draw_stack(axis: Any, limits: Integers, edges: npt.NDArray[np.float64], shares: dict[str, Integers]) -> set[str]:
-    """Stack the classes' shares of every bin; the names of those that occur."""
+def draw_stack(
+    axis: Any, limits: Integers, edges: npt.NDArray[np.float64], shares: Mapping[str, Integers],
+    colours: Mapping[str, str],
+) -> set[str]:  # fmt: skip
+    """Stack the classes' shares of every bin in the order of ``colours``; the names of those that occur."""
     widths = np.diff(limits)
     base = np.zeros(len(widths))
     used = set()
-    for name in WORDS:
+    for name in colours:
         if name not in shares or not shares[name].any():
             continue
         used.add(name)
         top = base + shares[name] / widths
-        axis.add_patch(_steps(edges, base, top, COLOURS[name]))
+        axis.add_patch(_steps(edges, base, top, colours[name]))
         base = top
     return used
 
@@ -124,10 +131,12 @@ def _add_legend(figure: Any, profile: Profile, used: set[str]) -> None:
         f"{profile.utilisation(profile.macs, profile.cycles):.1%} of the array's peak"
     )
     handles = [patch(facecolor=COLOURS[name], edgecolor="#cccccc", label=WORDS[name]) for name in WORDS if name in used]
-    figure.legend(handles=handles, loc="outside lower center", ncols=_columns(len(handles)), fontsize=9, frameon=False)
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=columns_of_legend(len(handles)), fontsize=9, frameon=False
+    )
 
 
-def _columns(entries: int, most: int = 5) -> int:
+def columns_of_legend(entries: int, most: int = 5) -> int:
     """Columns for a legend, so that its rows are as even as they can be."""
     rows = -(-entries // most)
     return -(-entries // max(1, rows))

@@ -14,9 +14,11 @@ from .errors import DeviceError
 from .machine_roof import MachineRoof
 from .plot_host_roofline import host_roofline
 from .plot_roofline import roofline
+from .plot_system import system_timeline
 from .plot_timeline import engine_timeline
 from .profile import Profile
 from .profile_host import KernelProfile
+from .profile_system import SystemProfile
 
 FORMATS = ("png", "svg")
 SAME_BYTES = {"svg.hashsalt": "weft", "svg.fonttype": "path"}
@@ -33,6 +35,15 @@ def write_plots(profile: Profile, folder: Path, formats: tuple[str, ...] = FORMA
         figures = {"roofline": roofline(profile, pyplot), "timeline": engine_timeline(profile, pyplot, bins)}
         written = [_save(figure, folder / name, formats, pyplot) for name, figure in figures.items()]
     return [path for paths in written for path in paths]
+
+
+def write_system_plot(
+    profile: SystemProfile, folder: Path, formats: tuple[str, ...] = FORMATS, bins: int = 1000
+) -> list[Path]:
+    """Draw the timeline of several cores, as :func:`write_plots` does."""
+    pyplot = _pyplot()
+    with pyplot.rc_context(SAME_BYTES):
+        return _save(system_timeline(profile, pyplot, bins), folder / "timeline", formats, pyplot)
 
 
 def write_host_plot(

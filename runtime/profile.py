@@ -122,11 +122,15 @@ class Profile:
         return macs / (cycles * self.config.macs_per_cycle) if cycles else 0.0
 
 
-def profile(model: CompiledModel, runs: Sequence[StepRun], device: str, dram: DramModel | None = None) -> Profile:
+def profile(
+    model: CompiledModel, runs: Sequence[StepRun], device: str, dram: DramModel | None = None, *,
+    starts: Sequence[int] = (),
+) -> Profile:  # fmt: skip
     """Account for the cycles of a model's traced programs.
 
     ``dram``: the memory that the run had, which the memory bounds follow from; by default as fast as the core's bus.
-    Raises :class:`DeviceError` if there is no program or a run recorded no trace.
+    ``starts``: the cycle in which each program starts; by default, as the one before it ends. Raises
+    :class:`DeviceError` if there is no program or a run recorded no trace.
     """
     if not runs:
         raise DeviceError(f"{model.name} has no program on the core, so there are no cycles to account for")
@@ -134,8 +138,9 @@ def profile(model: CompiledModel, runs: Sequence[StepRun], device: str, dram: Dr
     layers: list[LayerProfile] = []
     programs: list[tuple[int, ProgramCycles]] = []
     origin = 0
-    for run in runs:
+    for number, run in enumerate(runs):
         program = ProgramCycles(run, model.config.queue_depth)
+        origin = starts[number] if starts else origin
         layers.extend(_layers(model, run, program, memory, origin))
         programs.append((origin, program))
         origin += program.cycles

@@ -24,9 +24,13 @@ class Timeline:
     causes: Integers
 
 
-def timeline(profile: Profile, bins: int) -> Timeline:
-    """Add up the profile's cycles in at most ``bins`` bins of equal length (as near as whole cycles allow)."""
-    edges = np.unique(np.linspace(0, profile.cycles, min(bins, profile.cycles) + 1).astype(np.int64))
+def timeline(profile: Profile, bins: int, cycles: int | None = None) -> Timeline:
+    """Add up the profile's cycles in at most ``bins`` bins of equal length (as near as whole cycles allow).
+
+    ``cycles``: of the picture, if that is longer than the profile; there is nothing in bins behind its end.
+    """
+    whole = profile.cycles if cycles is None else cycles
+    edges = np.unique(np.linspace(0, whole, min(bins, whole) + 1).astype(np.int64))
     kinds = {engine: np.zeros((len(edges) - 1, CLASSES), np.int64) for engine in Engine}
     causes = np.zeros((len(edges) - 1, len(Cause)), np.int64)
     for origin, program in profile.programs:

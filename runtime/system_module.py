@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from .errors import CoreFaultError, DeviceError, InputError
 from .module import LoadedModule
 from .run_lock import RunLock
 from .system_device import CoreOfSystem, SystemDevice
+
+if TYPE_CHECKING:
+    from .profile_system import SystemProfile
 
 Array = npt.NDArray[Any]
 Inputs = Mapping[str, Array] | Array
@@ -43,6 +46,19 @@ class CoreUse:
     def waited(self) -> int:
         """Cycles that the other cores on its port cost it."""
         return self.cycles - self.alone
+
+
+def check_cores(model: CompiledModel, config: SystemConfig) -> CorePart:
+    """The model's part on a core; :class:`DeviceError` if there is none, or it is for another core than these."""
+    if model.core is None:
+        raise DeviceError(f"nothing of {model.name!r} runs on a core", hint="compile it with target 'accel'")
+    for number, core in enumerate(config.cores):
+        if core.hash64 != model.core.config.hash64:
+            raise DeviceError(
+                f"the model is compiled for {model.core.config.name!r}, but core {number} is a {core.name!r}",
+                at=f"cores[{number}]", hint="all cores of its system have to be those that a model is compiled for",
+            )  # fmt: skip
+    return model.core
 
 
 def constant_pages(core: CorePart) -> range:
@@ -85,24 +101,17 @@ class SystemModule:
         load_core: Callable[[CompiledModel, CoreOfSystem], LoadedModule], *, dram: DramModel | None = None,
         progress: Progress | None = None,
     ) -> None:  # fmt: skip
-        if model.core is None:
-            raise DeviceError(f"nothing of {model.name!r} runs on a core", hint="compile it with target 'accel'")
-        for number, core in enumerate(config.cores):
-            if core.hash64 != model.core.config.hash64:
-                raise DeviceError(
-                    f"the model is compiled for {model.core.config.name!r}, but core {number} is a {core.name!r}",
-                    at=f"cores[{number}]", hint="all cores of its system have to be those that a model is compiled for",
-                )  # fmt: skip
+        core = check_cores(model, config)
         self.model = model
         self.config = config
         memory = dram or memory_of(model)
-        shared = constant_pages(model.core) if config.shared_reads else NOTHING
-        self.device = SystemDevice(config, kind, model.core.window_bytes, shared=shared, dram=memory, progress=progress)
+        shared = constant_pages(core) if config.shared_reads else NOTHING
+        self.device = SystemDevice(config, kind, core.window_bytes, shared=shared, dram=memory, progress=progress)
         self.results: tuple[SystemResult, ...] = ()
         """Of the last run: each program of each round."""
         self._modules = [
-            load_core(in_part(model, number * self.device.pitch) if shared else model, core)
-            for number, core in enumerate(self.device.cores)
+            load_core(in_part(model, number * self.device.pitch) if shared else model, device)
+            for number, device in enumerate(self.device.cores)
         ]
         self._lock = RunLock()
 
@@ -179,6 +188,12 @@ class SystemModule:
                 )
             )
         return tuple(uses)
+
+    def profile(self) -> SystemProfile:
+        """Why it is slow: an item on each core by the timing model, whose cycles are those of the system's RTL."""
+        from .profile_system import profile_system
+
+        return profile_system(self.model, self.config, self.device.dram)
 
     def close(self) -> None:
         """Wait for the run in progress; later runs are refused."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import gzip
 import heapq
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -53,23 +53,32 @@ def write_trace(module: LoadedModule, path: str | Path) -> int:
 
 def write_runs(model: CompiledModel, runs: Sequence[StepRun], path: str | Path) -> int:
     """Write the timeline of traced programs, compressed if the name ends in ``.gz``; number of slices written."""
+
+    def events() -> Iterator[str]:
+        start = 0
+        for process, run in enumerate(runs):
+            yield from run_events(model, run, process, start, f"program {process}")
+            start += run.result.cycles or 0
+
+    return write_events(path, model.name, events())
+
+
+def write_events(path: str | Path, label: str, events: Iterable[str]) -> int:
+    """Write events, compressed if the name ends in ``.gz``; number of slices written. ``label``: of the whole."""
     slices = 0
-    start = 0
     compressed = Path(path).suffix == ".gz"
     with gzip.open(path, "wt", 5, "utf-8") if compressed else open(path, "w", encoding="utf-8") as file:
         file.write('{"displayTimeUnit":"ns","otherData":{"unit":"1 us is 1 cycle"},"traceEvents":[\n')
-        for process, run in enumerate(runs):
-            for event in _run_events(model, run, process, start):
-                slices += '"ph":"X"' in event
-                file.write(f"{event},\n")
-            start += run.result.cycles or 0
+        for event in events:
+            slices += '"ph":"X"' in event
+            file.write(f"{event},\n")
         # The format allows no comma after the last event, and a name for the whole is always there to end with.
-        file.write(f"{_metadata('process_labels', 0, 0, 'labels', model.name)}\n]}}\n")
+        file.write(f"{metadata('process_labels', 0, 0, 'labels', label)}\n]}}\n")
     return slices
 
 
-def _run_events(model: CompiledModel, run: StepRun, process: int, origin: int) -> Iterator[str]:
-    """The events of one program as JSON text; text because there may be millions, most of them alike."""
+def run_events(model: CompiledModel, run: StepRun, process: int, origin: int, title: str) -> Iterator[str]:
+    """The events of one program, called ``title``, as JSON text: there may be millions, most of them alike."""
     trace = run.result.trace
     if trace is None:
         return
@@ -106,15 +115,15 @@ def _run_events(model: CompiledModel, run: StepRun, process: int, origin: int) -
     for engine, kind, start, cycles in trace.activity.tolist():
         track = engine * _TRACKS_AN_ENGINE + _ACTIVITY_TRACK
         used[track] = f"{ENGINE_NAMES[engine]} activity"
-        yield _plain_slice(names[kind], "activity", origin + start, cycles, process, track)
+        yield plain_slice(names[kind], "activity", origin + start, cycles, process, track)
     if len(trace.activity):
         used[_CAUSE_TRACK] = "what the array waits for"
         causes = ProgramCycles(run, model.config.queue_depth).causes
         ends = [*causes.starts[1:].tolist(), causes.end]
         for start, end, cause in zip(causes.starts.tolist(), ends, causes.values.tolist(), strict=True):
-            yield _plain_slice(Cause(cause).name.lower(), "cause", origin + start, end - start, process, _CAUSE_TRACK)
-    yield _metadata("process_name", process, 0, "name", f"program {process}")
-    yield from (_metadata("thread_name", process, track, "name", name) for track, name in sorted(used.items()))
+            yield plain_slice(Cause(cause).name.lower(), "cause", origin + start, end - start, process, _CAUSE_TRACK)
+    yield metadata("process_name", process, 0, "name", title)
+    yield from (metadata("thread_name", process, track, "name", name) for track, name in sorted(used.items()))
 
 
 def _counters(
@@ -149,11 +158,13 @@ def instruction_name(instruction: Instruction) -> str:
     return name
 
 
-def _plain_slice(name: str, category: str, start: int, cycles: int, process: int, track: int) -> str:
+def plain_slice(name: str, category: str, start: int, cycles: int, process: int, track: int) -> str:
+    """An event: a slice without arguments."""
     return f'{{"name":"{name}","cat":"{category}","ph":"X","ts":{start},"dur":{cycles},"pid":{process},"tid":{track}}}'
 
 
-def _metadata(kind: str, process: int, track: int, key: str, value: str) -> str:
+def metadata(kind: str, process: int, track: int, key: str, value: str) -> str:
+    """An event: the name of a process or a track."""
     return f'{{"name":"{kind}","ph":"M","pid":{process},"tid":{track},"args":{{"{key}":{_string(value)}}}}}'
 
 

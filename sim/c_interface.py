@@ -95,5 +95,8 @@ def header(lines: Sequence[str]) -> str:
 EVENT = CStruct("WeftEvent", (*fields("uint32_t", "engine", "number"), *fields("uint64_t", "start", "retire")))
 """One instruction's life: cycle of its start and of its retirement."""
 
+BUS_USE = CStruct("WeftBusUse", (*fields("uint32_t", "cores", "writes"), *fields("uint64_t", "start", "cycles")))
+"""Consecutive cycles with a word of reads, or of writes, for the same cores, a bit for each."""
+
 ACTIVITY = CStruct("WeftActivity", (*fields("uint32_t", "engine", "kind"), *fields("uint64_t", "start", "cycles")))
 """Consecutive cycles that an engine spent in one :class:`~weft.hw.interfaces.CycleClass` (``kind``)."""

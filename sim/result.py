@@ -18,6 +18,10 @@ EVENT: np.dtype[np.void] = np.dtype(c_interface.EVENT.python())
 ACTIVITY: np.dtype[np.void] = np.dtype(c_interface.ACTIVITY.python())
 """Consecutive ``cycles`` from ``start`` that an ``engine`` spent in one :class:`CycleClass` (``kind``)."""
 
+BUS_USE: np.dtype[np.void] = np.dtype(c_interface.BUS_USE.python())
+"""Consecutive ``cycles`` from ``start`` in which a bus had words of one kind (``writes`` is 1, or 0 for reads) for the
+same ``cores``, a bit for each."""
+
 
 @dataclass(frozen=True)
 class FaultRecord:

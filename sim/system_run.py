@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
 
 from ..hw.axi import PAGE_BYTES
 from ..hw.system_config import SystemConfig
 from .errors import SimulationError
 from .result import RunResult
+
+BusUse = npt.NDArray[np.void]
+"""Records of :data:`~weft.sim.result.BUS_USE`."""
 
 NOTHING = range(0)
 """No byte is shared."""
@@ -55,11 +61,15 @@ class SystemResult:
         Cycle of each core's start, counted from the first; 0 for one that did not run.
     port_use
         Of each core, where the simulator knows it.
+    bus
+        Of each port that several cores share, what its bus did, where that was recorded: records of
+        :data:`~weft.sim.result.BUS_USE`.
     """
 
     cores: tuple[RunResult | None, ...]
     starts: tuple[int, ...]
     port_use: tuple[PortUse | None, ...] = ()
+    bus: tuple[BusUse | None, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def cycles(self) -> int | None:

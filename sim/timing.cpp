@@ -75,17 +75,41 @@ uint64_t weft_timing_activity(void* machine, const WeftActivity** first) {
     return activity.size();
 }
 
-// As weft_timing_predict, for `count` cores on one port behind an arbiter, without traces: a program each, started in
-// cycle `starts`. Evaluated cycles, or -1 if a program does not end, or -2 - i if an instruction of program i is illegal.
+// As weft_timing_predict, for `count` cores on one port behind an arbiter: a program each, started in cycle `starts`.
+// With `traced`, that is the finished prediction with its traces, for weft_timing_shared_delete. Evaluated cycles, or -1 if a program does not end, or -2 - i if an instruction of program i is illegal.
 int64_t weft_timing_predict_shared(const WeftTimingProgram* programs, const WeftTimingSharedReads* shared, uint64_t count,
                                    int64_t limit, int32_t every_cycle, WeftTimingResult* results,
-                                   WeftTimingPortUse* use) {
+                                   WeftTimingPortUse* use, void** traced) {
     std::vector<std::vector<weft::Instruction>> decoded(count);
     for (uint64_t i = 0; i < count; ++i) {
         const WeftTimingProgram& program = programs[i];
         if (!weft::decode_program(*program.core, program.code, program.count, decoded[i])) return -2 - int64_t(i);
     }
-    return weft::SharedMachine(programs, *shared, decoded).run(limit, every_cycle, results, use);
+    auto machine = std::make_unique<weft::SharedMachine>(programs, *shared, std::move(decoded), traced != nullptr);
+    const int64_t evaluated = machine->run(limit, every_cycle, results, use);
+    if (traced) *traced = machine.release();
+    return evaluated;
+}
+
+void weft_timing_shared_delete(void* machine) { delete static_cast<weft::SharedMachine*>(machine); }
+
+uint64_t weft_timing_shared_events(void* machine, uint64_t place, const WeftEvent** first) {
+    const auto& events = static_cast<weft::SharedMachine*>(machine)->model(place).events();
+    *first = events.data();
+    return events.size();
+}
+
+uint64_t weft_timing_shared_activity(void* machine, uint64_t place, const WeftActivity** first) {
+    const auto& activity = static_cast<weft::SharedMachine*>(machine)->model(place).activity();
+    *first = activity.data();
+    return activity.size();
+}
+
+// Bits of `cores` are places on the port; cycles are those of the system.
+uint64_t weft_timing_shared_bus(void* machine, const WeftBusUse** first) {
+    const auto& uses = static_cast<weft::SharedMachine*>(machine)->bus();
+    *first = uses.data();
+    return uses.size();
 }
 
 }  // extern "C"

@@ -151,7 +151,7 @@ def check_program(config: CoreConfig, code: npt.NDArray[np.uint8], offset: int) 
 
 def _trace(library: ctypes.CDLL, machine: int) -> Trace:
     """The recorded trace."""
-    return in_order(_records(library, machine, "events", EVENT), _records(library, machine, "activity", ACTIVITY))
+    return in_order(records(library, machine, "events", EVENT), records(library, machine, "activity", ACTIVITY))
 
 
 def in_order(events: npt.NDArray[np.void], activity: npt.NDArray[np.void]) -> Trace:
@@ -163,9 +163,12 @@ def in_order(events: npt.NDArray[np.void], activity: npt.NDArray[np.void]) -> Tr
     )
 
 
-def _records(library: ctypes.CDLL, machine: int, name: str, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+def records(
+    library: ctypes.CDLL, machine: Any, name: str, dtype: np.dtype[np.void], *which: int
+) -> npt.NDArray[np.void]:
+    """A copy of what the library's function ``name`` shows of a machine; ``which``: of which of its cores."""
     first = ctypes.c_void_p()
-    count = getattr(library, f"weft_timing_{name}")(machine, ctypes.byref(first))
+    count = getattr(library, f"weft_timing_{name}")(machine, *which, ctypes.byref(first))
     if not count:
         return np.zeros(0, dtype)
     raw = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(first.value or 0)

@@ -38,7 +38,7 @@ from ..hw.isa import (
 )
 from ..hw.load_writer import LoadKind, LoadTargets
 from ..hw.weight_form import FOUR_BITS
-from .c_interface import ACTIVITY, EVENT, CField, CStruct, enumeration, fields, header
+from .c_interface import ACTIVITY, BUS_USE, EVENT, CField, CStruct, enumeration, fields, header
 from .dram import DramModel
 
 INTERFACE = "timing_interface.h"
@@ -197,6 +197,6 @@ def interface_header() -> str:
             f"constexpr size_t kWaitingReads = {shared_reads.WAITING};  // of a core, for the same reads of the others",
             f"constexpr unsigned kMostCores = {system_config.MOST_CORES};",
             "}  // namespace weft",
-            *(struct.text for struct in (_CORE, _RESULT, _PROGRAM, _SHARED_READS, _PORT_USE, EVENT, ACTIVITY)),
+            *(struct.text for struct in (_CORE, _RESULT, _PROGRAM, _SHARED_READS, _PORT_USE, EVENT, ACTIVITY, BUS_USE)),
         ]
     )

@@ -58,10 +58,17 @@ def timing_library() -> ctypes.CDLL:
         ctypes.c_int32,
         ctypes.c_void_p,
         ctypes.c_void_p,
+        ctypes.c_void_p,
     ]
+    loaded.weft_timing_shared_delete.restype = None
+    loaded.weft_timing_shared_delete.argtypes = [ctypes.c_void_p]
+    for name in ("shared_events", "shared_activity"):
+        function = getattr(loaded, f"weft_timing_{name}")
+        function.restype = ctypes.c_uint64
+        function.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p]
     loaded.weft_timing_delete.restype = None
     loaded.weft_timing_delete.argtypes = [ctypes.c_void_p]
-    for name in ("events", "activity"):
+    for name in ("events", "activity", "shared_bus"):
         function = getattr(loaded, f"weft_timing_{name}")
         function.restype = ctypes.c_uint64
         function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]

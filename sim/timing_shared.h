@@ -15,12 +15,13 @@ namespace {
 // The arbiter and the memory. Each core counts cycles from its own start.
 class SharedPort {
   public:
-    SharedPort(const Core& memory, unsigned count, const WeftTimingSharedReads& shared)
+    SharedPort(const Core& memory, unsigned count, const WeftTimingSharedReads& shared, bool trace)
         : core_(memory),
           masters_(count),
           reads_(count * kReadClients),
           rendezvous_(count, shared),
-          shares_(shared.present) {
+          shares_(shared.present),
+          trace_(trace) {
         credit_ = core_.bus_bytes + core_.bytes_per_cycle - 1;
         last_read_ = count;
         last_write_ = count - 1;
@@ -32,6 +33,7 @@ class SharedPort {
     }
     const Port& port(unsigned place) const { return masters_[place].port; }
     const WeftTimingPortUse& use(unsigned place) const { return masters_[place].use; }
+    const std::vector<WeftBusUse>& bus() const { return bus_; }
     Cycle wake = kNever;
 
     // `running`: the cores whose programs run in this cycle.
@@ -77,6 +79,7 @@ class SharedPort {
     }
     void stream(Cycle beats) {
         reads_[beat_queue_].front().beats -= unsigned(beats);
+        if (trace_) note(reads_[beat_queue_].front().burst.cores, false, last_step_ + 1, beats);
         last_step_ += beats;
         for (Master& master : masters_) master.port.last_step = last_step_ - master.start;
         wake = last_step_ + 1;
@@ -173,6 +176,7 @@ class SharedPort {
         beaten_ = true;
         beat_last_ = --read.beats == 0;
         beat_queue_ = chosen;
+        if (trace_) note(read.burst.cores, false, now, 1);
         for (unsigned place = 0; place < masters_.size(); ++place) {
             if (!(read.burst.cores >> place & 1)) continue;
             Master& master = masters_[place];
@@ -225,6 +229,19 @@ class SharedPort {
         return served || !rendezvous_.rests(running);
     }
 
+    // Words of reads or writes for these cores, in so many cycles.
+    void note(uint32_t cores, bool writes, Cycle start, Cycle cycles) {
+        if (last_use_[writes] < bus_.size()) {
+            WeftBusUse& last = bus_[last_use_[writes]];
+            if (last.cores == cores && last.writes == writes && Cycle(last.start + last.cycles) == start) {
+                last.cycles += uint64_t(cycles);
+                return;
+            }
+        }
+        last_use_[writes] = bus_.size();
+        bus_.push_back({cores, uint32_t(writes), uint64_t(start), uint64_t(cycles)});
+    }
+
     void accept(Master& master) {
         master.port.address_ready = true;
         master.read_asked = kNever;
@@ -264,6 +281,7 @@ class SharedPort {
 
     void take_word(Cycle now) {
         Write& write = writes_[collecting_];
+        if (trace_) note(1u << write.master, true, now, 1);
         if (--write.beats == 0) {
             write.complete = true;
             write.due = now + core_.latency;
@@ -329,6 +347,9 @@ class SharedPort {
     Rendezvous rendezvous_;
     const bool shares_;
     bool rendezvous_moves_ = false;
+    const bool trace_;
+    std::vector<WeftBusUse> bus_;
+    size_t last_use_[2] = {};  // of reads and of writes
     unsigned last_read_, last_write_, beat_queue_ = 0;
     size_t collecting_ = 0;  // the burst in `writes_` that gets the next word
     bool answering_ = false, write_turn_ = false, beaten_ = false, beat_last_ = false;
@@ -340,11 +361,12 @@ class SharedPort {
 class SharedMachine {
   public:
     SharedMachine(const WeftTimingProgram* programs, const WeftTimingSharedReads& shared,
-                  const std::vector<std::vector<Instruction>>& decoded)
-        : port_(*programs[0].core, unsigned(decoded.size()), shared) {
-        for (unsigned i = 0; i < decoded.size(); ++i) {
+                  std::vector<std::vector<Instruction>> decoded, bool trace)
+        : decoded_(std::move(decoded)),
+          port_(*programs[0].core, unsigned(decoded_.size()), shared, trace) {
+        for (unsigned i = 0; i < decoded_.size(); ++i) {
             const WeftTimingProgram& program = programs[i];
-            models_.push_back(std::make_unique<CoreModel>(*program.core, decoded[i], uint32_t(program.offset), false));
+            models_.push_back(std::make_unique<CoreModel>(*program.core, decoded_[i], uint32_t(program.offset), trace));
             starts_.push_back(program.start);
             port_.connect(i, *models_[i], program);
         }
@@ -397,6 +419,9 @@ class SharedMachine {
         return -1;
     }
 
+    const CoreModel& model(uint64_t place) const { return *models_[place]; }
+    const std::vector<WeftBusUse>& bus() const { return port_.bus(); }
+
   private:
     // The cycles of one core's burst, if no other core has anything to do in them.
     template <typename Next>
@@ -412,6 +437,7 @@ class SharedMachine {
         models_[place]->stream(now - starts_[place], id, cycles);
     }
 
+    const std::vector<std::vector<Instruction>> decoded_;
     std::vector<std::unique_ptr<CoreModel>> models_;
     std::vector<Cycle> starts_;
     SharedPort port_;

@@ -45,3 +45,27 @@ def test_what_is_wrong_is_named(pair: Path, tmp_path: Path) -> None:
         result = weft(*command, "--system", pair, folder=tmp_path)
         assert result.returncode == 1
         assert "pair.json: cores[1]: 5 is neither the name of a configuration nor an object" in result.stderr
+
+
+def test_a_system_is_profiled(pair: Path, tmp_path: Path) -> None:
+    result = weft("profile", MODEL, "-c", "tiny", "--system", pair, "--output", "out", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    report = (tmp_path / "out" / "report.txt").read_text()
+    for text in ("what the others cost each core", "who has the bus", "layers that lose most", "why is it slow"):
+        assert text in report
+    assert {each.name for each in (tmp_path / "out").iterdir()} >= {
+        "report.txt",
+        "trace.perfetto.json.gz",
+        "timeline.svg",
+    }
+    told = json.loads(weft("profile", MODEL, "-c", "tiny", "--system", pair, "--json", folder=tmp_path).stdout)
+    assert len(told["cores"]) == 2
+    assert all(core["waited"] > 0 for core in told["cores"])
+    for words, problem in (
+        (["--device", "rtl"], "a system is profiled by the timing model, not on 'rtl'"),
+        (["--target", "cpu"], "--system is of cores, but the target is 'cpu'"),
+        (["-c", "pynq"], "the model is compiled for 'pynq', but core 0 is a 'tiny'"),
+    ):
+        result = weft("profile", MODEL, "-c", "tiny", "--system", pair, *words, folder=tmp_path)
+        assert result.returncode == 1
+        assert problem in result.stderr

@@ -103,8 +103,8 @@ def test_a_fault_names_its_core_and_the_next_run_is_right(
     expected = module.run(items[:2])
     simulator = FunctionalSystem.run
 
-    def one_faults(self: FunctionalSystem, programs: Any) -> Any:
-        done = simulator(self, programs)
+    def one_faults(self: FunctionalSystem, programs: Any, **named: Any) -> Any:
+        done = simulator(self, programs, **named)
         fault = RunResult(None, FaultRecord(Fault.BUS_READ, 0, 3), 0, 0)
         return type(done)((done.cores[0], fault), done.starts)
 

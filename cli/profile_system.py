@@ -1,0 +1,69 @@
+"""``weft profile --system``: what the cores of a system cost each other, and who had the bus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..hw.system_config import load_system
+from ..progress import progress
+from ..runtime.errors import DeviceError
+from ..runtime.plots import write_system_plot
+from ..runtime.profile_report import cause_table
+from ..runtime.profile_system import MODEL, SystemProfile, profile_system
+from ..runtime.profile_system_report import (
+    bus_records,
+    bus_table,
+    core_records,
+    core_table,
+    layer_records,
+    layer_table,
+)
+from ..runtime.system_module import check_cores
+from ..runtime.trace_system import write_system
+from .output import check_folders, err, out, print_json, print_report, wide_console
+from .profile_core import opened
+from .tools import ProfileRequest
+
+
+def profile_on_system(request: ProfileRequest) -> None:
+    """Profile an item on each core of the request's system; writes tables, picture and trace into its folder."""
+    assert request.system is not None
+    if request.device != MODEL:
+        raise DeviceError(f"a system is profiled by the timing model, not on {request.device!r}",
+                          hint="leave out --device: the model has the cycles of the system's RTL")  # fmt: skip
+    folder = request.folder
+    check_folders(folder)
+    system = load_system(request.system)
+    with progress("reading", err) as status:
+        compiled, dram, _ = opened(request, status)
+        check_cores(compiled, system)
+        status.update("running on all cores")
+        measured = profile_system(compiled, system, dram)
+        slowest = max(measured.cores, key=lambda each: each.together.cycles)
+        tables = [core_table(measured), bus_table(measured), layer_table(measured), cause_table(slowest.together)]
+        status.update(f"writing {folder}")
+        folder.mkdir(parents=True, exist_ok=True)
+        print_report(tables, folder / "report.txt")
+        slices = write_system(compiled, measured, folder / "trace.perfetto.json.gz")
+        try:
+            write_system_plot(measured, folder)
+        except DeviceError as error:
+            err.print(f"no picture: {error}", markup=False)
+    if request.as_json:
+        print_json(system_record(measured))
+        return
+    wide_console().print(*tables)
+    out.print(f"wrote {folder}; its trace ({slices:,} slices) opens at https://ui.perfetto.dev", markup=False)
+
+
+def system_record(profile: SystemProfile) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    return {
+        "model": profile.name,
+        "system": profile.config.name,
+        "cycles": profile.cycles,
+        "throughput": profile.throughput,
+        "cores": core_records(profile),
+        "bus": bus_records(profile),
+        "layers": layer_records(profile),
+    }
