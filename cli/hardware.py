@@ -10,12 +10,13 @@ import typer
 from rich.text import Text
 
 from ..files import write_atomically
+from ..hw.axi_rules import rules_verilog
 from ..hw.config import load_config
 from ..hw.lint_waivers import waiver_file
 from ..hw.synthesis import Target, multipliers_for, synthesise
 from ..hw.synthesis_report import over_limit, path_rows, usage_rows
 from ..hw.system_config import SystemConfig, load_system
-from ..hw.verilog import emit_verilog
+from ..hw.verilog import emit_verilog, top_of
 from ..progress import progress
 from ..testbench.coverage import Coverage, read_hits
 from ..testbench.parts import find_parts, outcome_lines, parts_table, waves_line
@@ -57,12 +58,16 @@ def hw(
         Path | None,
         output_file(help="Also write what silences Verilator's -Wall, each waiver with its reason (.vlt)."),
     ] = None,
+    rules: Annotated[
+        Path | None,
+        output_file(help="Also write AXI's rules as assertions: a module to be put beside this one (.sv)."),
+    ] = None,
 ) -> None:
     """Write the core, or a system of cores, as Verilog, in the form that fits a part. Cycles and results are the same
     in all."""
     what = load_config(config) if system is None else load_system(system)
     path = output or Path(f"{what.name}.v")
-    check_places(path, waivers)
+    check_places(path, waivers, rules)
     with progress(f"emitting {what.name}", err):
         text = emit_verilog(what, multipliers_for(target), initial_values=initial_values)
     write_atomically(path, text.encode())
@@ -72,6 +77,10 @@ def hw(
     if waivers is not None:
         write_atomically(waivers, waiver_file(path.name).encode())
         out.print(f"wrote {waivers}: verilator --lint-only -Wall {waivers} {path}", soft_wrap=True)
+    if rules is not None:
+        beats = max(core.burst_beats for core in cores)
+        write_atomically(rules, rules_verilog(text, top_of(what), beats).encode())
+        out.print(f"wrote {rules}: instantiate {top_of(what)}_rules beside {top_of(what)}, on the same wires")
 
 
 @app.command()
