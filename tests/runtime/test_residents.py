@@ -17,7 +17,7 @@ from weft.compiler.model import CompiledModel, HostStep, Resident
 from weft.examples.story.network import Size, cached_module, training_module
 from weft.runtime.artifact import from_bytes, to_bytes
 from weft.runtime.artifact_check import check_model
-from weft.runtime.errors import ArtifactError, CoreFaultError, DeviceError
+from weft.runtime.errors import ArtifactError, CoreFaultError, DeviceError, SessionError
 from weft.runtime.module import LoadedModule
 from weft.runtime.session import Session
 from weft.sim.result import RunResult
@@ -187,3 +187,54 @@ def test_a_file_whose_places_do_not_fit_is_refused(change: Any, message: str) ->
              for step in compiled().steps]  # fmt: skip
     with pytest.raises(ArtifactError, match=re.escape(message)):
         check_model(replace(compiled(), steps=tuple(steps)))
+
+
+BAD = {
+    "a cache of another model": (
+        lambda session, other: session.restore(other.cache()),
+        "the cache is of another model",
+    ),
+    "no cache": (lambda session, other: session.restore(other), "must be what Session.cache gave"),
+    "a cache behind the bound": (
+        lambda session, other: session.restore(replace(session.cache(), position=SIZE.positions + 1)),
+        f"the cache is at position {SIZE.positions + 1} of {SIZE.positions}",
+    ),
+    "a prompt that is too long": (
+        lambda session, other: session.prefill(TOKENS[: SIZE.positions]),
+        f"{SIZE.positions} tokens do not fit: the session is at position 3 of {SIZE.positions}",
+    ),
+    "a position that was not reached": (lambda session, other: session.rewind(4), "position 4 was not reached"),
+    "a position before the first": (lambda session, other: session.rewind(-1), "position -1 was not reached"),
+    "a token that there is not": (lambda session, other: session.step(SIZE.tokens), "is none of the model's"),
+    "no token": (lambda session, other: session.prefill([]), "must be whole numbers, at least one"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_refused_leaves_the_cache_unharmed(name: str) -> None:
+    """The states on the host, those on the core, and the session, which goes on."""
+    bad, message = BAD[name]
+    module, alone = loaded(), loaded()
+    session, wanted, other = module.session(), alone.session(), loaded("pynq").session()
+    for token in TOKENS[:3]:
+        np.testing.assert_array_equal(session.step(token), wanted.step(token))
+    before, written = session.cache(), module.residents.written
+    with pytest.raises(SessionError, match=re.escape(message)):
+        bad(session, other)
+    after = session.cache()
+    assert (after.position, module.residents.written) == (before.position, written)
+    for state, value in before.states.items():
+        np.testing.assert_array_equal(after.states[state], value)
+    np.testing.assert_array_equal(session.prefill(TOKENS[3:6]), wanted.prefill(TOKENS[3:6]))
+
+
+def test_a_session_that_is_full_or_closed_says_so_and_the_others_go_on() -> None:
+    module = loaded()
+    full, other = module.session(), module.session()
+    full.prefill(TOKENS[: SIZE.positions])
+    with pytest.raises(SessionError, match="1 tokens do not fit: the session is at position 20 of 20"):
+        full.step(1)
+    full.close()
+    with pytest.raises(SessionError, match="the session is closed; hint: open another one"):
+        full.step(1)
+    np.testing.assert_array_equal(other.prefill(TOKENS[:3]), loaded().session().prefill(TOKENS[:3]))
