@@ -33,6 +33,7 @@ NAV: dict[str, tuple[str, ...]] = {
         "mcp.md",
         "results.md",
         "cpu-speed.md",
+        "gpu-speed.md",
     ),
     "Boards": ("boards.md", "boards-running.md", "synthesis.md"),
     "The core": ("core.md", "isa.md", "registers.md", "simulators.md", "fast-simulation.md", "timing.md", "systems.md"),
