@@ -33,8 +33,8 @@ def test_typed_options_are_those_of_the_targets_of_this_package() -> None:
             "target 'cpu' has no option 'vthreads'; hint: its options: threads",
         ),
         (
-            {"processor": "host"},
-            "target 'accel' has no option 'processor'; hint: its options: config",
+            {"tf32": True},
+            "target 'accel' has no option 'tf32'; hint: its options: config",
         ),
         ({"vthreads": 0}, "vthreads is 0, but must be at least 1"),
         ({"hiding": "all"}, "hiding is 'all', but must be one of none, vthreads, rings"),

@@ -29,7 +29,10 @@ from weft.boards.zipapp import zipapp
 from weft.compiler.graph import Constant, TensorType, Var, call, evaluate, parse
 from weft.compiler.model import CompiledModel, NumpyStep
 from weft.compiler.model import CoreStep as ModelCoreStep
+from weft.compiler.model import HostStep as ModelHostStep
 from weft.compiler.operators.random_graphs import random_graph
+from weft.compiler.targets.cpu.build import build_program
+from weft.compiler.targets.cpu.processor import named_target
 from weft.hw.config import TINY
 from weft.hw.isa import Engine, Finish, Sync
 from weft.hw.programs import assemble
@@ -238,11 +241,40 @@ def test_batches_that_do_not_fit() -> None:
             module.run_batch(wrong)
 
 
+@pytest.mark.parametrize("machine", PROCESSORS)
+def test_object_files_of_another_processor_are_refused(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever machine made them; before a linker is looked for."""
+    monkeypatch.setattr("weft.boards.shared_library.LLVM_LINKER", "no-such-lld")
+    wanted = replace(processor_of(machine), linker="no-such-ld")
+    x = Var("x", TensorType((1, 8), "float32"))
+    program = program_of(compiled(module_of(call("nn.add", x, x), params=(x,))))
+    for other, each in PROCESSORS.items():
+        objects = build_program(program, named_target(each.name)).objects
+        message = "no linker" if other == machine else f"is for {other}, but the board's processor is {machine}"
+        with pytest.raises(DeviceError, match=message):
+            shared_library(objects, wanted)
+
+
+@pytest.mark.parametrize("processor", ["cortex-a9", "cortex-a53", "x86-64-v2"])
+def test_the_hosts_part_is_arranged_for_the_processor_that_is_named(processor: str, image: Array) -> None:
+    """This machine gets the same results of it, with code of its own."""
+    model = weft.compile(MODEL, TINY, processor=processor)
+    programs = [step.program for step in model.steps if isinstance(step, ModelHostStep)]
+    assert programs
+    assert {each.processor for each in programs} == {named_target(processor).name}
+    expected = weft.load(weft.compile(MODEL, TINY), "fsim").run(image)["logits"]
+    np.testing.assert_array_equal(weft.load(model, "fsim").run(image)["logits"], expected)
+
+
 def test_processors_and_linkers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match="no machine code for a board with a processor 'mips'"):
         processor_of("mips")
     native = PROCESSORS["x86_64"]
+    header = bytearray(20)
+    header[:4], header[18] = b"\x7fELF", native.elf
     with pytest.raises(DeviceError, match=r"ld failed: .*file"):
+        shared_library([bytes(header)], native)
+    with pytest.raises(DeviceError, match="is for no processor: no ELF, but the board's processor is x86_64"):
         shared_library([b"no object"], native)
     absent = replace(native, linker="no-such-ld")
     monkeypatch.setattr("weft.boards.shared_library.LLVM_LINKER", "no-such-lld")

@@ -29,8 +29,8 @@ def test_options_of_another_target() -> None:
         CompileError, match=r"'cpu' has no option 'config'; hint: its options: threads, tuned, processor, integers$"
     ):
         weft.compile(DIGITS, "wide", target="cpu")
-    with pytest.raises(CompileError, match="'accel' has no option 'processor'; hint: its options: config, dram, tuned"):
-        weft.compile(DIGITS, "wide", processor="host")
+    with pytest.raises(CompileError, match="'accel' has no option 'tf32'; hint: its options: config, dram, tuned"):
+        weft.compile(DIGITS, "wide", tf32=True)
 
 
 @pytest.mark.parametrize("device", ["rtl", "null"])
@@ -64,8 +64,8 @@ MODEL, ARTIFACT = "MODEL", "ARTIFACT"
          "target 'cpu' has no option --config; hint: its options: --threads, --tuned, --processor, --integers"),
         (("passes", "--target", "cpu", "--vthreads", "4"),
          "target 'cpu' has no option --vthreads; hint: its options: --threads, --tuned, --processor, --integers"),
-        (("compile", MODEL, "--processor", "host"),
-         "target 'accel' has no option --processor; hint: its options: --config, --dram, --tuned, --vthreads, --ch"),
+        (("compile", MODEL, "--gpu", "generic"),
+         "target 'accel' has no option --gpu; hint: its options: --config, --dram, --tuned, --vthreads, --ch"),
         (("compile", "."), "'.': a folder, where a file is wanted"),
         (("profile", "/"), "'/': a folder, where a file is wanted"),
         (("run", MODEL, "--target", "gpu"), "there is no target 'gpu'; hint: known: accel, cpu"),

@@ -54,7 +54,7 @@ def test_spaces_that_nothing_was_measured_of_are_not_listed(
     [
         (["tune", DIGITS, "--database", "nowhere/t.sqlite"], "nowhere/t.sqlite: No such file or directory"),
         (["tune", DIGITS, "--dram", "fast"], "DRAM: 'fast' is no rate"),
-        (["tune", DIGITS, "--processor", "host"], "target 'accel' has no option --processor"),
+        (["tune", DIGITS, "--gpu", "generic"], "target 'accel' has no option --gpu"),
         (["tune", DIGITS, "--tuned", "t.sqlite"], "--tuned is an option of compilation"),
         (["tune", DIGITS, "--target", "opencl"], "target 'opencl' has no schedules to choose from"),
         (["tune", DIGITS, "--target", "cpu", "--dram", "2"], "target 'cpu' has no option --dram"),

@@ -10,6 +10,7 @@ from ....hw.config import NAMED, CoreConfig, load_config
 from ....hw.dram_rate import DramRate, parse_dram_rate
 from ....imports import IMPORTS
 from ...model import CompiledModel, HostCode, HostProgram
+from ..cpu.processor import PROCESSORS, named_target
 from ..cpu.target import Cpu, CpuOptions
 from ..errors import CompileError
 from ..target import INTEGERS, PLAIN_JOB, Job, option, scope_of
@@ -39,6 +40,9 @@ class AccelOptions:
         "rings", "How latencies are hidden: rings, vthreads (by those alone), or none, where engines wait in turn."
     )
     threads: int = option(1, "Threads of the host that share the work of what the core lacks.")
+    processor: str = option(
+        "host", f"The processor that does what the core lacks: host (this machine's), {', '.join(PROCESSORS)}."
+    )
     integers: str = INTEGERS
 
     def __post_init__(self) -> None:
@@ -53,6 +57,7 @@ class AccelOptions:
             raise CompileError(f"vthreads is {self.vthreads}, but must be at least 1")
         if self.hiding not in list(LatencyHiding):
             raise CompileError(f"hiding is {self.hiding!r}, but must be one of {', '.join(LatencyHiding)}")
+        named_target(self.processor)
         scope_of(self.integers)
 
     @property
@@ -118,7 +123,7 @@ class Accel:
             from .link.link import link
             from .link.tuned import tuned_settings
 
-        host = CpuOptions(threads=options.threads)
+        host = CpuOptions(threads=options.threads, processor=options.processor)
 
         def link_host(functions: Module) -> HostProgram:
             return self._host.link_functions(functions, host, job)
