@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.text import Text
+
 from ..hw.system_config import load_system
 from ..progress import progress
 from ..runtime.errors import DeviceError
 from ..runtime.plots import write_system_plot
-from ..runtime.profile_report import cause_table
+from ..runtime.profile_report import cause_table, memory_note
 from ..runtime.profile_system import MODEL, SystemProfile, profile_system
 from ..runtime.profile_system_report import (
     bus_records,
@@ -41,6 +43,8 @@ def profile_on_system(request: ProfileRequest) -> None:
         measured = profile_system(compiled, system, dram)
         slowest = max(measured.cores, key=lambda each: each.together.cycles)
         tables = [core_table(measured), bus_table(measured), layer_table(measured), cause_table(slowest.together)]
+        if note := memory_note(compiled, dram):
+            tables.append(Text(note))
         status.update(f"writing {folder}")
         folder.mkdir(parents=True, exist_ok=True)
         print_report(tables, folder / "report.txt")
