@@ -152,3 +152,49 @@ def test_a_host_that_comes_at_any_time_disturbs_no_burst() -> None:
     assert got[1:] == expected[1:]
     assert asked
     assert all(value == 1000 + index for index, value in asked)
+
+
+def test_writes_of_core_and_host_at_the_same_time_are_all_kept() -> None:
+    """The core fills the first half without a pause, the host at the same time words of the second."""
+    memory, random = BlockMemory(CoreConfig(), BYTES), Random(4)
+    axi, host = memory.axi, memory.host
+    written: dict[int, int] = {}
+    done: list[bool] = []
+
+    async def core(ctx: Any) -> None:
+        ctx.set(axi.wstrb, 255)
+        ctx.set(axi.bready, 1)
+        for first in range(0, 256, 16):
+            ctx.set(axi.awaddr, 8 * first)
+            ctx.set(axi.awlen, 15)
+            await handshake(ctx, random, axi.awvalid, axi.awready, 0)
+            for beat in range(16):
+                ctx.set(axi.wdata, first + beat + 1)
+                ctx.set(axi.wlast, beat == 15)
+                await handshake(ctx, random, axi.wvalid, axi.wready, 0)
+        done.append(True)
+
+    async def other(ctx: Any) -> None:
+        while not done:
+            index, value = random.randrange(512, 1024), random.getrandbits(32)
+            ctx.set(host.index, index)
+            ctx.set(host.data, value)
+            ctx.set(host.write, 1)
+            ctx.set(host.enable, enabled := random.random() < 0.5)
+            if enabled:
+                written[index] = value
+            await ctx.tick()
+        ctx.set(host.write, 0)
+        ctx.set(host.enable, 1)
+        for index in (*range(512), *written):
+            ctx.set(host.index, index)
+            await ctx.tick()
+            expected = written.get(index, 0 if index % 2 else index // 2 + 1)
+            assert ctx.get(host.result) == expected, index
+
+    simulator = Simulator(memory)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(core)
+    simulator.add_testbench(other)
+    simulator.run()
+    assert len(written) > 50
