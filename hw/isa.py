@@ -520,6 +520,13 @@ def body_problem(config: CoreConfig, instruction: Instruction) -> str:
     return ""
 
 
+FREE_FIELDS = frozenset({
+    "index", "offset", "rows", "columns", "stride", "zero", "dst", "src", "wgt", "a", "b", "column_pitch",
+    "dst_stride", "a_stride", "b_stride", "zero_point", "low", "high", "left_shift",
+})  # fmt: skip
+"""Fields at which :func:`header_problem` and :func:`body_problem` do not look: any value is legal."""
+
+
 def encode(config: CoreConfig, instruction: Instruction) -> int:
     """The instruction as an integer; :class:`InstructionError` names a field whose value does not fit."""
     return seal(config, unsealed(config, instruction))
@@ -558,6 +565,11 @@ def _packed(config: CoreConfig, instruction: Instruction) -> int:
             raise InstructionError(f"{type(instruction).__name__}: {name} is {value}, but must be in {low}..{high}")
         word |= (value & high - low) << position
     return word
+
+
+def values_of(config: CoreConfig, opcode: Opcode) -> Callable[[Instruction], tuple[int, ...]]:
+    """What takes the values of all fields of an instruction, in their order."""
+    return _layout(config, opcode)[1]
 
 
 @lru_cache(maxsize=1024)

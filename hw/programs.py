@@ -8,20 +8,27 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from . import columns
+from .columns import packed
 from .config import CoreConfig
 from .decode import DAMAGED, decode_sound
 from .errors import InstructionError
 from .instruction_checksum import damaged_words, seal_words
-from .isa import Instruction, Load, Store, unsealed
+from .isa import Instruction, Load, Opcode, Store, unsealed
 
 Code = npt.NDArray[np.uint8]
+Columns = columns.Columns
 
 
 def assemble(config: CoreConfig, program: Sequence[Instruction]) -> Code:
     """Program bytes as they lie in DRAM, ``instruction_bytes`` each, little endian."""
     size = config.instruction_bytes
-    words = b"".join([unsealed(config, instruction).to_bytes(size, "little") for instruction in program])
-    return seal_words(np.frombuffer(words, dtype=np.uint8).reshape(-1, size)).ravel()
+    words = packed(config, program)
+    if words is None:
+        for instruction in program:
+            unsealed(config, instruction)  # one of them says what is wrong
+        raise AssertionError("instructions that can be encoded one by one cannot be together")
+    return seal_words(words.astype("<u8").view(np.uint8).reshape(-1, size)).ravel()
 
 
 def moved(program: Sequence[Instruction], granules: int, which: Callable[[Load | Store], bool]) -> list[Instruction]:
@@ -39,6 +46,19 @@ def program_words(config: CoreConfig, program: Code) -> list[int]:
     if len(raw) % size:
         raise InstructionError(f"a program of {len(raw)} bytes is not a whole number of {size}-byte instructions")
     return [int.from_bytes(raw[start : start + size], "little") for start in range(0, len(raw), size)]
+
+
+def columns_of(config: CoreConfig, program: Code) -> dict[Opcode, Columns]:
+    """The fields of a program's instructions, by their kind; InstructionError as of :func:`disassemble`."""
+    found = None
+    if program.nbytes % config.instruction_bytes == 0:
+        raw = np.frombuffer(program.tobytes(), np.uint8).reshape(-1, config.instruction_bytes)
+        if not damaged_words(raw).any():
+            found = columns.columns_of(config, raw.view("<u8").astype(np.uint64))
+    if found is None:
+        disassemble(config, program)
+        raise AssertionError("instructions that are legal one by one are not together")
+    return found
 
 
 def disassemble(config: CoreConfig, program: Code) -> list[Instruction]:

@@ -105,6 +105,50 @@ def test_a_program_is_its_instructions_one_by_one(case: tuple[CoreConfig, list[i
     assert programs.assemble(config, program).tobytes() == b"".join(words)
 
 
+@given(st.sampled_from(CONFIGS).flatmap(lambda config: st.tuples(st.just(config), st.lists(instructions(config)))))
+def test_columns_are_the_fields_of_all_instructions(case: tuple[CoreConfig, list[isa.Instruction]]) -> None:
+    config, program = case
+    columns = programs.columns_of(config, programs.assemble(config, program))
+    assert sorted(number for each in columns.values() for number in each.numbers.tolist()) == list(range(len(program)))
+    for opcode, each in columns.items():
+        for place, number in enumerate(each.numbers.tolist()):
+            assert program[number].opcode is opcode
+            fields = {name: column[place] for name, column in each.fields.items()}
+            assert fields == {name: getattr(program[number], name) for name in fields}
+
+
+@given(st.sampled_from(CONFIGS), st.integers(min_value=0), st.booleans())
+def test_columns_are_refused_as_words_are(config: CoreConfig, number: int, sound: bool) -> None:
+    word = number % (1 << config.instruction_bits)
+    word = isa.seal(config, word) if sound else word
+    code = np.frombuffer(word.to_bytes(config.instruction_bytes, "little"), np.uint8)
+    told = []
+    for read in (programs.disassemble, programs.columns_of):
+        try:
+            read(config, code)
+            told.append("")
+        except InstructionError as error:
+            told.append(str(error))
+    assert told[0] == told[1]
+
+
+@given(configs_and_instructions, st.data())
+def test_free_fields_make_nothing_illegal(case: tuple[CoreConfig, isa.Instruction], data: st.DataObject) -> None:
+    config, instruction = case
+    for name, width, signed in isa.instruction_fields(config, instruction.opcode):
+        if name in isa.FREE_FIELDS:
+            low = -(1 << width - 1) if signed else 0
+            changed = replace(instruction, **{name: data.draw(st.integers(low, low + (1 << width) - 1))})
+            assert not isa.body_problem(config, changed)
+
+
+@pytest.mark.parametrize("change", [{"index": 1 << 40}, {"index": 1 << 70}, {"index": -1}, {"pad_top": 1 << 20}])
+def test_a_value_that_does_not_fit_is_named_among_many(change: dict[str, int]) -> None:
+    load = isa.Load(scratchpad=Scratchpad.INP, index=0, offset=0, rows=1, columns=1)
+    with pytest.raises(InstructionError, match=f"Load: {next(iter(change))} is "):
+        programs.assemble(TINY, [load, replace(load, **change)])
+
+
 @given(st.sampled_from((4, 8, 16, 32)), st.lists(st.integers(min_value=0), min_size=1))
 def test_many_words_are_sealed_as_one(size: int, numbers: list[int]) -> None:
     """Also of sizes whose check bits begin inside of a byte."""

@@ -32,8 +32,9 @@ from ....hw.isa import (
 )
 from ....hw.load_counts import bytes_each, entries_of
 from ....hw.memories import Memory
-from ....hw.programs import disassemble
+from ....hw.programs import columns_of, disassemble
 from ..errors import ProgramError
+from .check_at_once import proved
 
 Clock = list[int]
 Units = slice | npt.NDArray[np.int64]
@@ -75,16 +76,17 @@ def check_program(
 ) -> None:
     """Raise ProgramError unless the program is free of races, deadlocks and faults, for every timing of the engines."""
     try:
-        instructions = disassemble(config, program)
+        columns = columns_of(config, program)
     except InstructionError as error:
         raise ProgramError(error.message, hint=error.hint) from error
-    check_instructions(config, instructions, window_bytes, constants)
+    if not proved(config, columns, window_bytes, [(area.start, area.stop) for area in constants]):
+        check_instructions(config, disassemble(config, program), window_bytes, constants)
 
 
 def check_instructions(
     config: CoreConfig, instructions: list[Instruction], window_bytes: int, constants: tuple[Range, ...] = ()
 ) -> None:
-    """The same, of a program that is decoded already."""
+    """The same, of a program that is decoded already, and that is followed step by step."""
     _Checker(config, instructions, window_bytes, constants).run()
 
 

@@ -6,6 +6,7 @@ from .mutant import Mutant
 
 PASSES = ("tests/compiler/passes/test_passes.py",)
 CORE_TABLES = ("tests/compiler/targets/accel/test_core_tables.py",)
+AT_ONCE = ("tests/compiler/targets/accel/test_check_at_once.py",)
 STREAM = ("tests/compiler/targets/accel/stream/test_constants.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 
@@ -221,6 +222,26 @@ MUTANTS = (
     Mutant(
         "checker-sends-tomorrow's-clock", "compiler/targets/accel/check.py", "vector clock",
         "tokens.append(state.clock.copy())", "tokens.append(state.clock)",
+    ),
+    Mutant(
+        "proof-without-reads-before-the-part", "compiler/targets/accel/check_at_once.py", "missing hazard check",
+        "((1, index), (0, np.flatnonzero(writes)))", "((1, index),)", AT_ONCE,
+    ),
+    Mutant(
+        "proof-without-reads-before-writes", "compiler/targets/accel/check_at_once.py", "missing hazard check",
+        "((last, index), (read, following[read]))", "((last, index),)", AT_ONCE,
+    ),
+    Mutant(
+        "proof-that-forgets-what-was-written", "compiler/targets/accel/check_at_once.py", "forgotten part",
+        "np.maximum(section, np.repeat", "np.minimum(section, np.repeat", AT_ONCE,
+    ),
+    Mutant(
+        "proof-with-the-clock-of-the-end", "compiler/targets/accel/check_at_once.py", "vector clock",
+        "known.append(own.copy())", "known.append(own)", AT_ONCE,
+    ),
+    Mutant(
+        "proof-of-loops-set-later", "compiler/targets/accel/check_at_once.py", "off by one",
+        "computing.numbers) - 1", "computing.numbers)", AT_ONCE,
     ),
     Mutant(
         "fold-pads-swapped", "compiler/targets/accel/walk/fold.py", "swapped operands",

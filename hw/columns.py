@@ -1,0 +1,129 @@
+"""The fields of many instructions as arrays: packed into words, and taken out of words, all at once.
+
+What a single instruction may not be is said by `isa.encode` and `decode.decode`. Whether a whole program has such a one
+is found here for each combination of the fields that rules look at, of which a program has few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .config import CoreConfig
+from .errors import InstructionError
+from .isa import (
+    ENUMERATED,
+    FREE_FIELDS,
+    HEADER,
+    INSTRUCTION_TYPES,
+    OPCODE_BITS,
+    OPCODES,
+    Instruction,
+    Opcode,
+    instruction_fields,
+    unsealed,
+    values_of,
+)
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+"""Of instructions, one a row, the lowest 64 bits first."""
+
+BITS = 64
+
+_MEMBERS: dict[str, dict[int, Any]] = {name: {int(each): each for each in kind} for name, kind in ENUMERATED.items()}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """All instructions of one kind in a program: their numbers in it, and the values of each field."""
+
+    numbers: Ints
+    fields: Mapping[str, Ints]
+
+
+def columns_of(config: CoreConfig, words: Words) -> dict[Opcode, Columns] | None:
+    """The instructions of sound words, by kind; None where one of them is illegal."""
+    opcodes = (words[:, 0] & np.uint64((1 << OPCODE_BITS) - 1)).astype(np.int64)
+    found: dict[Opcode, Columns] = {}
+    for number in np.unique(opcodes).tolist():
+        if number not in OPCODES:
+            return None
+        opcode, numbers = OPCODES[number], np.flatnonzero(opcodes == number)
+        own, fields, position = words[numbers], {}, 0
+        for name, width, signed in HEADER + instruction_fields(config, opcode):
+            fields[name] = _taken(own, position, width, signed=signed)
+            position += width
+        end = config.instruction_bits - config.check_bits
+        reserved = any(_taken(own, place, min(BITS // 2, end - place)).any()
+                       for place in range(position, end, BITS // 2))  # fmt: skip
+        names = [name for name in fields if name not in FREE_FIELDS and name != "opcode"]
+        if reserved or not _legal(config, opcode, names, set(zip(*(fields[name].tolist() for name in names),
+                                                                 strict=True))):  # fmt: skip
+            return None
+        found[opcode] = Columns(numbers, fields)
+    return found
+
+
+def packed(config: CoreConfig, program: Sequence[Instruction]) -> Words | None:
+    """The words of a program, with check bits of 0; None where one of its instructions cannot be encoded."""
+    words = np.zeros((len(program), config.instruction_bits // BITS), np.uint64)
+    places: dict[Opcode, list[int]] = {}
+    for place, instruction in enumerate(program):
+        places.setdefault(instruction.opcode, []).append(place)
+    for opcode, own in places.items():
+        declared = HEADER + instruction_fields(config, opcode)
+        take = values_of(config, opcode)
+        flat = chain.from_iterable([take(program[place]) for place in own])
+        try:
+            values = np.fromiter(flat, np.int64, len(own) * len(declared)).reshape(len(own), -1).T
+        except OverflowError:
+            return None
+        looked_at = [column for column, (name, *_) in enumerate(declared) if name not in (*FREE_FIELDS, "opcode")]
+        names = [declared[column][0] for column in looked_at]
+        if not _legal(config, opcode, names, set(zip(*values[looked_at].tolist(), strict=True))):
+            return None
+        rows, position = np.array(own), 0
+        for column, (_, width, signed) in zip(values, declared, strict=True):
+            low = -(1 << width - 1) if signed else 0
+            if column.min() < low or column.max() >= low + (1 << width):
+                return None
+            _put(words, rows, position, column.astype(np.uint64) & np.uint64((1 << width) - 1), width)
+            position += width
+    return words
+
+
+def _legal(config: CoreConfig, opcode: Opcode, names: Sequence[str], combinations: Iterable[tuple[int, ...]]) -> bool:
+    """Whether instructions with these values of the fields that rules look at are legal; all other fields are 0."""
+    kind = INSTRUCTION_TYPES[opcode]
+    others: dict[str, Any] = {name: 0 for name, *_ in instruction_fields(config, opcode) if name in FREE_FIELDS}
+    try:
+        for values in combinations:
+            named: dict[str, Any] = {name: _MEMBERS[name][value] if name in _MEMBERS else value
+                     for name, value in zip(names, values, strict=True)}  # fmt: skip
+            unsealed(config, kind(**others, **named))
+    except (InstructionError, KeyError):  # KeyError: of a value that has no name
+        return False
+    return True
+
+
+def _taken(words: Words, position: int, width: int, *, signed: bool = False) -> Ints:
+    """The fields of ``width`` bits at a bit of each word."""
+    number, shift = divmod(position, BITS)
+    values = words[:, number] >> np.uint64(shift)
+    if shift + width > BITS:
+        values = values | words[:, number + 1] << np.uint64(BITS - shift)
+    found = (values & np.uint64((1 << width) - 1)).astype(np.int64)
+    return (found ^ 1 << width - 1) - (1 << width - 1) if signed else found
+
+
+def _put(words: Words, rows: Ints, position: int, values: Words, width: int) -> None:
+    number, shift = divmod(position, BITS)
+    words[rows, number] |= values << np.uint64(shift)
+    if shift + width > BITS:
+        words[rows, number + 1] |= values >> np.uint64(BITS - shift)
