@@ -42,8 +42,8 @@ def accesses_of(issues: Sequence[Issue], memories: Iterable[Memory] = Memory) ->
     for position, issue in enumerate(issues):
         for writes, several in enumerate(issue.accesses):
             for access in several:
-                if access.memory in wanted:
-                    positions, written, accesses = wanted[access.memory]
+                if (own := wanted.get(access.memory)) is not None:
+                    positions, written, accesses = own
                     positions.append(position)
                     written.append(bool(writes))
                     accesses.append(access)

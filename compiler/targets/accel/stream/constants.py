@@ -9,13 +9,14 @@ import numpy as np
 from .....hw.isa import Engine
 from .....hw.memories import Memory
 from .accesses import accesses_of, flat
-from .stream import Issue
+from .stream import TRANSFERS, Issue
 
 
 def forget_constants(issues: Sequence[Issue]) -> None:
     """Leave DRAM that no instruction writes out of :attr:`Issue.accesses`: nothing has to wait for it. Where nothing
     that is written is read, leave out all of it: stores keep their order by themselves."""
-    dram = accesses_of(issues, (Memory.DRAM,))[Memory.DRAM]
+    transfers = [issue for issue in issues if issue.instruction.engine in TRANSFERS]
+    dram = accesses_of(transfers, (Memory.DRAM,))[Memory.DRAM]
     run, access = flat(dram.begins, dram.sets)
     edges = np.zeros(dram.size + 1, np.int64)
     of_writes = run[dram.writes[access]]
@@ -26,7 +27,7 @@ def forget_constants(issues: Sequence[Issue]) -> None:
     reads = np.unique(dram.positions[~dram.writes])
     needed = np.unique(dram.positions[access[meets & ~dram.writes[access]]])
     for position in np.setdiff1d(reads, needed, assume_unique=True).tolist():
-        issues[position].forget(Memory.DRAM, written=False)
+        transfers[position].forget(Memory.DRAM, written=False)
     if not len(needed) and (dram.engines[dram.writes] == Engine.STORE).all():
         for position in np.unique(dram.positions[dram.writes]).tolist():
-            issues[position].forget(Memory.DRAM, written=True)
+            transfers[position].forget(Memory.DRAM, written=True)

@@ -19,7 +19,7 @@ from .....hw.config import CoreConfig
 from .....hw.isa import Load, Scratchpad
 from .....hw.load_counts import bytes_each, entries_each, entries_of
 from .....hw.memories import Memory
-from .stream import RECENT, Access, Issue
+from .stream import RECENT, TRANSFERS, Access, Issue
 
 _maximum = np.maximum.reduce
 
@@ -32,7 +32,8 @@ MOST_PARTS = 8
 
 def split_loads(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
     """The stream with such loads cut; it means the same."""
-    stops = [each.stop for issue in issues for both in issue.accesses for each in both if each.memory is Memory.DRAM]
+    transfers = [issue for issue in issues if issue.instruction.engine in TRANSFERS]
+    stops = [each.stop for issue in transfers for both in issue.accesses for each in both if each.memory is Memory.DRAM]
     stored_by = np.full(max(stops, default=0), -1, np.int32)  # granules of DRAM
     touched_by = np.full(config.wgt_depth, -1, np.int32)  # entries of ``wgt``
     stream: list[Issue] = []
@@ -51,9 +52,10 @@ def split_loads(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
                 stream.append(issue)
         else:
             stream.append(issue)
-        for access in (*reads, *writes):
-            if access.memory is Memory.WGT:
-                touched_by[access.selector()] = position
+        for each in (reads, writes):
+            for access in each:
+                if access.memory is Memory.WGT:
+                    touched_by[access.selector()] = position
     return stream
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from .....hw.config import CoreConfig
 from .....hw.isa import Engine, Gemm, Loop
 from .....hw.memories import Memory
-from .stream import RECENT, Access, Issue
+from .stream import RECENT, Access, Issue, Selector
 
 SMALLEST_PART = 32
 """Micro-ops of a part: shorter ones would not fill the array's pipeline."""
@@ -57,12 +57,22 @@ class _Product:
         return Issue(part, reads, (written,), whole.layer, whole.tile)
 
 
+class _Touching(NamedTuple):
+    """What an instruction reads and writes of the accumulators."""
+
+    position: int
+    by_vector: bool
+    read: list[Selector]
+    written: list[Selector]
+
+
 def split_products(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
     """The stream with such products cut; it means the same."""
     products = _products(issues)
     if not products:
         return list(issues)
-    cut = _taken_by_group(config, issues, products) | _given_back_by_group(config, issues, products)
+    touching = _touching(issues)
+    cut = _taken_by_group(config, touching, products) | _given_back_by_group(config, touching, products)
     stream: list[Issue] = []
     for position, issue in enumerate(issues):
         stream += products[position].parts(issue) if position in cut else [issue]
@@ -101,39 +111,47 @@ def _access(memory: Memory, start: int, levels: Sequence[Level], operand: int) -
     return Access(memory, start, tuple(extent for extent, _ in moving), tuple(stride for _, stride in moving))
 
 
-def _taken_by_group(config: CoreConfig, issues: Sequence[Issue], products: dict[int, _Product]) -> set[int]:
-    """Products whose groups different instructions of the vector engine read, before anything writes them again."""
-    found = set()
-    reader = np.full(config.acc_depth, -1, np.int32)
-    for position in reversed(range(len(issues))):
-        issue = issues[position]
-        if position in products and _differ(reader[products[position].accumulators]):
-            found.add(position)
+def _touching(issues: Sequence[Issue]) -> list[_Touching]:
+    """The instructions that touch accumulators."""
+    found = []
+    for position, issue in enumerate(issues):
         reads, writes = issue.accesses
-        for access in writes:
-            if access.memory is Memory.ACC:
-                reader[access.selector()] = -1
-        if issue.instruction.engine is Engine.VECTOR:
-            for access in reads:
-                if access.memory is Memory.ACC:
-                    reader[access.selector()] = position
+        read = [access.selector() for access in reads if access.memory is Memory.ACC]
+        written = [access.selector() for access in writes if access.memory is Memory.ACC]
+        if read or written:
+            found.append(_Touching(position, issue.instruction.engine is Engine.VECTOR, read, written))
     return found
 
 
-def _given_back_by_group(config: CoreConfig, issues: Sequence[Issue], products: dict[int, _Product]) -> set[int]:
+def _taken_by_group(config: CoreConfig, touching: Sequence[_Touching], products: dict[int, _Product]) -> set[int]:
+    """Products whose groups different instructions of the vector engine read, before anything writes them again."""
+    found = set()
+    reader = np.full(config.acc_depth, -1, np.int32)
+    for each in reversed(touching):
+        product = products.get(each.position)
+        if product is not None and _differ(reader[product.accumulators]):
+            found.add(each.position)
+        for selector in each.written:
+            reader[selector] = -1
+        if each.by_vector:
+            for selector in each.read:
+                reader[selector] = each.position
+    return found
+
+
+def _given_back_by_group(config: CoreConfig, touching: Sequence[_Touching], products: dict[int, _Product]) -> set[int]:
     """Products that start sums where different instructions of the vector engine have just read others."""
     found = set()
     reader = np.full(config.acc_depth, -1, np.int32)
-    for position, issue in enumerate(issues):
-        product = products.get(position)
+    for each in touching:
+        product = products.get(each.position)
         if product is not None and product.gemm.zero:
             readers = reader[product.accumulators]
-            if readers.max() > position - RECENT and _differ(readers):
-                found.add(position)
-        if issue.instruction.engine is Engine.VECTOR:
-            for access in chain(*issue.accesses):
-                if access.memory is Memory.ACC:
-                    reader[access.selector()] = position
+            if readers.max() > each.position - RECENT and _differ(readers):
+                found.add(each.position)
+        if each.by_vector:
+            for selector in (*each.read, *each.written):
+                reader[selector] = each.position
     return found
 
 
