@@ -269,7 +269,8 @@ ROOMS = {
 # What each room of the accelerator may import of the others, in the order of its story; target.py may import all.
 ACCEL = "weft.compiler.targets.accel"
 ACCEL_ROOMS = {
-    f"{ACCEL}.check": (),
+    f"{ACCEL}.check": (f"{ACCEL}.check_at_once",),
+    f"{ACCEL}.check_at_once": (),
     f"{ACCEL}.stream": (),
     f"{ACCEL}.operators": (),
     f"{ACCEL}.schedule": (f"{ACCEL}.operators", f"{ACCEL}.stream"),
