@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ..collector import collector_waits
 from .frontends import Source, read
 from .graph import Family, Module, calls
 from .graph.registry import operator_of
@@ -138,11 +139,12 @@ def _compile_module(
     module: Module, name: str, target: Target, options: Any, passes: PassOptions | None, job: Job
 ) -> CompiledModel:
     started = time.perf_counter()
-    products = products_of_nodes(module) if module.stage == "source" else None
-    module = prepared(module, target, options, passes, job)
-    compiled = target.link(module, options, job)
-    if products is not None:
-        compiled = compiled.with_products(products)
+    with collector_waits():
+        products = products_of_nodes(module) if module.stage == "source" else None
+        module = prepared(module, target, options, passes, job)
+        compiled = target.link(module, options, job)
+        if products is not None:
+            compiled = compiled.with_products(products)
     seconds = time.perf_counter() - started
     return replace(compiled, name=name, statistics={**compiled.statistics, "compile_seconds": seconds})
 

@@ -80,21 +80,22 @@ def walk_exprs(expr: Expr) -> Iterator[Expr]:
 
 
 def free_vars(expr: Expr) -> frozenset[Var]:
-    """Variables used in the expression; worked out once for each node."""
+    """Variables used in the expression; worked out once for each node but variables, which would hold themselves: only
+    the collector of cycles would then free an expression."""
+    if isinstance(expr, Var):
+        return frozenset((expr,))
     found: frozenset[Var] | None = expr.__dict__.get("_free_vars")
     if found is None:
-        own = frozenset({expr}) if isinstance(expr, Var) else frozenset()
-        found = expr.__dict__["_free_vars"] = own.union(*map(free_vars, children(expr)))
+        found = expr.__dict__["_free_vars"] = frozenset().union(*map(free_vars, children(expr)))
     return found
 
 
 def loads(expr: Expr) -> tuple[Load, ...]:
-    """What the expression reads, in the order of :func:`walk_exprs`; worked out once for each node."""
-    found: tuple[Load, ...] | None = expr.__dict__.get("_loads")
-    if found is None:
-        own = (expr,) if isinstance(expr, Load) else ()
-        found = expr.__dict__["_loads"] = own + tuple(load for child in children(expr) for load in loads(child))
-    return found
+    """What the expression reads, in the order of :func:`walk_exprs`; what is below a node is worked out once."""
+    below: tuple[Load, ...] | None = expr.__dict__.get("_loads")
+    if below is None:
+        below = expr.__dict__["_loads"] = tuple(load for child in children(expr) for load in loads(child))
+    return (expr, *below) if isinstance(expr, Load) else below
 
 
 def map_exprs(expr: Expr, rule: Rewrite) -> Expr:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cProfile
+import gc
 import pstats
 import sys
 from collections.abc import Callable
@@ -116,3 +117,31 @@ def test_operators_that_are_alike_are_lowered_once_to_see_whether_they_can_be(mo
         value = call("nn.add", value, Constant(np.full((1, 4), number % 2, np.float32)))
     fusion.group_calls(value, FusionLimits())
     assert len(nodes) == 3 + 2
+
+
+def left_to_the_collector(count: int) -> int:
+    """Objects of a compilation that are in cycles, so that only the collector frees them."""
+    module = chain("residual", count)
+    gc.collect()
+    gc.disable()
+    try:
+        weft.compile(module, target="cpu")
+        return gc.collect()
+    finally:
+        gc.enable()
+
+
+def test_what_a_kernel_is_made_of_is_freed_without_the_collector(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The collector waits for a compilation: what is left to it stays until the end."""
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path))
+    left_to_the_collector(4)
+    assert left_to_the_collector(96) <= left_to_the_collector(32) + 100
+
+
+def test_the_collector_waits_for_a_compilation() -> None:
+    waits = []
+    weft.compile(chain("residual", 4), target="cpu", progress=lambda _: waits.append(not gc.isenabled()))
+    assert waits.count(True) >= 2
+    assert gc.isenabled()
