@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compiler.graph import Array, Call, Constant, Expr, call
+from ..compiler.graph import Array, Call, Constant, Expr, Fusion, Role, call, operator, role_of
 from .errors import QuantiseError
 from .plan import Plan, Weight
 
@@ -66,8 +66,24 @@ def four_bits(
             if name not in able:
                 raise QuantiseError(_refusal(plan, name, group), hint=f"those that can: {', '.join(able) or 'none'}")
         able = {name: able[name] for name in layers}
-    found = {name: _of_weight(weight, group) for name, weight in able.items()}
+    shared = {weight.name: _shared(node, group) for (node, _), weight in plan.weights.items()}
+    found = {name: _of_weight(weight, shared[name]) for name, weight in able.items()}
     return {name: each for name, each in found.items() if each.decibels >= least_decibels}
+
+
+def _shared(node: Call, group: int) -> int:
+    """How many neighbours along the depth of a product get one scale and one zero point: those of a group, or of all
+    heads that share a key, where attention with several makes the depth. A core's product gives these heads in turns
+    of a few channels; weights that are the same kind of group in that order, too, may read them as they lie."""
+    value: Expr = node.args[0]
+    while isinstance(value, Call) and len(value.args) == 1 and operator(str(value.op)).fusion is Fusion.LAYOUT:
+        value = value.args[0]
+    if not isinstance(value, Call) or role_of(value) is not Role.MATRIX_PRODUCT:
+        return group
+    depth, (rows, columns) = node.args[0].shape[-1], value.shape[-2:]
+    computed = not any(isinstance(arg, Constant) for arg in value.args)
+    heads = rows * columns
+    return heads if computed and rows > 1 and heads % group == 0 and depth % heads == 0 else group
 
 
 def in_eight_bits(plan: Plan, group: int) -> dict[str, str]:

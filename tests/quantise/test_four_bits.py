@@ -10,6 +10,7 @@ import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Var, call, evaluate
+from weft.examples.story.network import Size, layer_module
 from weft.hw.config import PYNQ_W4
 from weft.quantise import QuantiseError
 from weft.quantise.four_bits import fitted
@@ -115,3 +116,16 @@ def test_the_4_bits_of_another_plan_are_refused() -> None:
     found = weft.quantise.four_bits(plan, 64)
     with pytest.raises(QuantiseError, match="the plan has no such weight 'other'"):
         weft.quantise.quantised(plan, ranges, {"other": found["first"]})
+
+
+def test_heads_that_share_a_key_share_a_scale_where_their_results_are_multiplied() -> None:
+    """A core's product gives such heads in turns, so any order of them has the form."""
+    size = Size(width=128, heads=4, key_heads=2, layers=1, hidden=128, positions=8)
+    start = weft.train.initialised(layer_module(size, {})[1], seed=0)
+    found = weft.quantise.four_bits(weft.quantise.plan(layer_module(size, start)[0]), 32)
+
+    def groups(name: str) -> np.ndarray:
+        return found[name].integers.reshape(-1, size.heads // size.shared * size.depth)[:40]
+
+    assert all(map(has_the_form, groups("layer0.out")))
+    assert not all(map(has_the_form, groups("layer0.query")))

@@ -18,6 +18,9 @@ from .....hw.config import CoreConfig
 from ....graph.ir import Array
 from .lower import Kernel
 
+PACKED = ("Ko", "Kc", "kernel rows", "kernel columns", "block_out", "block_in")
+"""Axes of packed weights."""
+
 MOST = 15
 """The largest code, zero point and scale."""
 
@@ -49,6 +52,16 @@ def in_records(kernel: Kernel, config: CoreConfig) -> Kernel:
     if pairs_of(groups_of(value, entries)) is None:
         return kernel
     return replace(kernel, section=replace(section, records=entries))
+
+
+def stays_in_groups(before: Array, after: Array, entries: int) -> bool:
+    """Whether packed weights, put in another order along their depth, still have the form of 4 bits if they had it."""
+
+    def has_form(weights: Array) -> bool:
+        fits = weights.ndim == len(PACKED) and weights.shape[1] % entries == 0
+        return fits and pairs_of(groups_of(weights, entries)) is not None
+
+    return has_form(after) or not has_form(before)
 
 
 def groups_of(weights: Array, entries: int) -> Array:

@@ -30,9 +30,9 @@ def moves_before(value: Expr) -> tuple[Expr, list[Call]]:
     return value, moves
 
 
-def order_of_bytes(source: Expr, moves: Sequence[Call], blocks: Blocks, group: int = 0) -> Gaps | None:
+def order_of_bytes(source: Expr, moves: Sequence[Call], blocks: Blocks) -> Gaps | None:
     """Where the channels of one row, which ``moves`` make of ``source``, lie in its packed form; None where they are no
-    such row. ``group``: channels that stay side by side."""
+    such row."""
     row = moves[-1].shape
     if blocks.batch != 1 or len(row) != 4 or (row[0], *row[2:]) != (1, 1, 1):
         return None
@@ -44,19 +44,9 @@ def order_of_bytes(source: Expr, moves: Sequence[Call], blocks: Blocks, group: i
     for move in moves:
         marked = moved_by(move, marked)
     order = marked.reshape(-1) - packed.size
-    if order.min() < 0 or len(np.unique(order)) < len(order) or not _in_runs(order, group):
+    if order.min() < 0 or len(np.unique(order)) < len(order):
         return None
     return Gaps((1, packed.size, 1, 1), order)
-
-
-def _in_runs(order: np.ndarray, group: int) -> bool:
-    """Whether each group of so many channels lies together and begins at a multiple of it."""
-    if not group:
-        return True
-    if len(order) % group:
-        return False
-    runs = order.reshape(-1, group)
-    return not (runs[:, 0] % group).any() and bool((np.diff(runs) == 1).all())
 
 
 def reading_as_pixel(function: Function, place: int, source: Expr, blocks: Blocks) -> Function:

@@ -26,6 +26,7 @@ from ....graph import (
     Tuple,
     Var,
     call,
+    calls,
     operator_of,
     topological_order,
 )
@@ -35,6 +36,7 @@ from ..operators import packed_layout
 from ..operators.lower import Kernel, copy_kernel, lower_function
 from ..operators.operators import packed_form
 from ..operators.packed_layout import PACKABLE_RANKS, Blocks, is_packable
+from ..operators.weight_groups import stays_in_groups
 from .order_of_bytes import moves_before, order_of_bytes, reading_as_pixel
 from .place_concat import Gaps, closing_gaps, reading_gaps
 
@@ -159,15 +161,24 @@ class _Packer:
             source, moves = moves_before(arg)
             if not moves or source not in self.packed_form:
                 continue
-            order = order_of_bytes(source, moves, self.blocks, self.group)
+            order = order_of_bytes(source, moves, self.blocks)
             other = reading_gaps(function, place, order, self.blocks) if order is not None else None
             if other is None:
                 continue
             other = replace(other, attrs=function.attrs.replace(macs=self.functions[function].attrs["macs"]))
-            made = reading_as_pixel(pack_function(other, self.blocks), place, self.packed(source), self.blocks)
+            packed = pack_function(other, self.blocks)
+            if self.group and not self._stays_in_groups(self.functions[function], packed):
+                continue
+            made = reading_as_pixel(packed, place, self.packed(source), self.blocks)
             args = (self.packed(source if number == place else each) for number, each in enumerate(node.args))
             return call(made, *args, span=node.span, **node.attrs)
         return None
+
+    def _stays_in_groups(self, before: Function, after: Function) -> bool:
+        """Whether weights of 4 bits are such in their new order, too."""
+        entries = max(1, self.group // self.blocks.dram_block)
+        pairs = zip(_constants(before), _constants(after), strict=True)
+        return all(stays_in_groups(old, new, entries) for old, new in pairs)
 
     def _move(self, node: Call, name: str) -> None:
         if name == "reshape" and _same_pixels(node.args[0].shape, node.shape):
@@ -205,6 +216,10 @@ class _Packer:
         name = node.span.node or "concat"
         attrs = Attrs({"name": name, "primitive": True, "anchor": "concat", "shape": shape, "macs": 0})
         return call(Function(params, body, attrs), *map(self.packed, node.args), span=span)
+
+
+def _constants(function: Function) -> list[Array]:
+    return [arg.value for node in calls(function.body) for arg in node.args if isinstance(arg, Constant)]
 
 
 def _same_pixels(before: tuple[int, ...], after: tuple[int, ...]) -> bool:

@@ -13,7 +13,7 @@ from weft.compiler.operators.numerics import quantise_multiplier
 from weft.compiler.targets.accel.operators.packed_layout import Blocks, pack_activation
 from weft.compiler.targets.accel.passes import accel_passes
 from weft.compiler.targets.accel.passes.order_of_bytes import moves_before, order_of_bytes
-from weft.hw.config import PYNQ, TINY, CoreConfig
+from weft.hw.config import PYNQ, PYNQ_W4, TINY, CoreConfig
 from weft.verify import verify
 
 CORES = (TINY, replace(TINY, name="tiny-wide", block_in=8), PYNQ)
@@ -100,12 +100,24 @@ def test_the_order_is_that_of_the_packed_bytes() -> None:
     np.testing.assert_array_equal(packed[gaps.channels], values.transpose(0, 2, 1, 3).reshape(-1))
 
 
-@pytest.mark.parametrize(("group", "whole"), [(0, True), (16, True), (32, False)])
-def test_weights_that_share_a_scale_are_not_parted(group: int, whole: bool) -> None:
-    """Blocks of 16 channels move, and so groups of 32 would be parted."""
-    x = Var("x", TensorType((1, 64, 2, 1), "int8"))
-    found = order_of_bytes(*moves_before(heads_side_by_side(x)), Blocks(1, 16, 16), group)
-    assert (found is not None) == whole
+@pytest.mark.parametrize(("shared", "reads"), [(64, False), (128, True), (256, True)])
+def test_weights_of_4_bits_are_such_in_the_new_order_too(shared: int, reads: bool) -> None:
+    """Blocks of 16 channels move among the two queries of an image, 128 channels, and so do groups of 64 weights, which
+    have a scale and a zero point for ``shared`` weights."""
+    random = np.random.default_rng(2)
+    pairs = [random.permutation(np.arange(first, 16, 2))[: 256 // shared, None] for first in (4, 5)]
+    codes = random.integers(0, 16, (24, 256 // shared, shared))
+    codes[..., ::16], codes[..., 1::16] = 0, 15
+    numbers = ((codes - pairs[1] % 16) * (pairs[0] // 2)).clip(-128, 127).astype(np.int8)
+    weights = Constant(numbers.reshape(24, 256, 1, 1))
+    x = Var("x", TensorType((2, 64, 2, 1), "int8"))
+    multiplier, shift = quantise_multiplier(np.full(24, 1 / 2000))
+    params = map(Constant, (np.zeros(24, np.int32), multiplier, shift))
+    row = heads_side_by_side(layer(x, 64))
+    model = compiled(x, call("requantise", call("conv2d", row, weights), *params), PYNQ_W4)
+    assert any("packed_as_pixel" in each.operators for each in model.layers) == reads
+    last = next(each for each in reversed(model.layers) if each.device == "core")
+    assert last.bytes_loaded < 0.75 * 32 * 256  # in 4 bits either way
 
 
 def test_a_row_that_is_read_where_it_lies_is_proved() -> None:
