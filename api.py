@@ -64,7 +64,8 @@ def compile(
 
     model
         An ONNX file (path, bytes or ``ModelProto``), a LiteRT file (path or bytes), a program of PyTorch (an
-        ``ExportedProgram``, its ``.pt2`` file, or what `weft.from_torch` gives), or a module of the graph IR at any
+        ``ExportedProgram``, its ``.pt2`` file, or what `weft.from_torch` gives), a function of JAX
+        (what `weft.from_jax` gives, a module of StableHLO or its file), or a module of the graph IR at any
         stage.
     config
         The core, or the name of one: an option of the accelerator.

@@ -20,8 +20,9 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 INSTRUCTIONS = (
     "weft compiles neural networks for tensor accelerators, processors and GPUs, and says what they take. Models are "
-    "files: ONNX, LiteRT (.tflite) or exported PyTorch (.pt2), or what compile wrote (.weft). The accelerator takes "
-    "quantised models; give calibrate, a .npz or .npy file of examples, for a float one. Paths are of this machine."
+    "files: ONNX, LiteRT (.tflite), exported PyTorch (.pt2) or StableHLO (.mlir), or what compile wrote "
+    "(.weft). The accelerator takes quantised models; give calibrate, a .npz or .npy file of examples, for "
+    "a float one. Paths are of this machine."
 )
 
 MOST_NUMBERS = 1000

@@ -23,7 +23,16 @@ TUTORIALS = sorted(DOCS.glob("tutorials/[0-9]*.md"))
 NAV: dict[str, tuple[str, ...]] = {
     "By task": ("tasks.md",),
     "Tutorials": ("tutorials/index.md", *(f"tutorials/{path.name}" for path in TUTORIALS)),
-    "Models": ("language.md", "quantisation.md", "pytorch.md", "litert.md", "gradients.md", "values.md", "integers.md"),
+    "Models": (
+        "language.md",
+        "quantisation.md",
+        "pytorch.md",
+        "jax.md",
+        "litert.md",
+        "gradients.md",
+        "values.md",
+        "integers.md",
+    ),
     "Speed": (
         "profile.md",
         "view.md",

@@ -5,9 +5,10 @@ from .onnx.reader import from_onnx, load_model
 from .onnx.specialise import Specialised, specialise
 from .onnx.symbolic import infer_types, symbolic_inputs
 from .source import Source, for_batch, read
+from .stablehlo import from_jax
 from .torch import from_torch
 
 __all__ = [
-    "ModelError", "NeedsValueError", "Source", "Specialised", "for_batch", "from_onnx", "from_torch", "infer_types",
-    "load_model", "read", "specialise", "symbolic_inputs",
+    "ModelError", "NeedsValueError", "Source", "Specialised", "for_batch", "from_jax", "from_onnx", "from_torch",
+    "infer_types", "load_model", "read", "specialise", "symbolic_inputs",
 ]  # fmt: skip

@@ -23,6 +23,7 @@ from .errors import ModelError
 from .litert import open_model as open_litert
 from .onnx.source import OnnxSource
 from .refusals import refuse_other_files
+from .stablehlo import open_model as open_stablehlo
 from .torch import open_model as open_torch
 
 Shapes = Mapping[str, Sequence[int]]
@@ -77,8 +78,9 @@ Opener = Callable[[Any], Source | None]
 
 
 def read(model: Any) -> Source:
-    """Open a model: a `Source`, an exported program of PyTorch or its file, a LiteRT file or its bytes, an ONNX file,
-    its bytes or its protobuf, or what an installed front end reads. Raises ModelError for what no front end reads."""
+    """Open a model: a `Source`, an exported program of PyTorch or its file, a LiteRT file or its bytes, a module of
+    StableHLO or what JAX exported, an ONNX file, its bytes or its protobuf, or what an installed front end reads.
+    Raises ModelError for what no front end reads."""
     if isinstance(model, Source):
         return model
     for opener in _openers():
@@ -93,8 +95,8 @@ def read(model: Any) -> Source:
         )
     raise ModelError(
         f"{with_article(kind.__name__)} is no model that can be read",
-        hint="give the path or the bytes of an ONNX or LiteRT file, a ModelProto, a PyTorch program "
-             "(weft.from_torch), or a Module of the graph IR",
+        hint="give the path or the bytes of an ONNX, LiteRT or StableHLO file, a ModelProto, a PyTorch program "
+             "(weft.from_torch), a function of JAX (weft.from_jax), or a Module of the graph IR",
     )  # fmt: skip
 
 
@@ -102,6 +104,7 @@ def _openers() -> Iterator[Opener]:
     """Who reads models, the installed ones before ONNX's, which takes every file."""
     yield open_torch
     yield open_litert
+    yield open_stablehlo
     for point in plugins(FRONT_ENDS).values():
         yield load_plugin(point, "front end", ModelError)
     yield _open_onnx
