@@ -85,8 +85,10 @@ def check(
     """
     try:
         text = source.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise WeftError(f"it cannot be read: {error}", at=str(source)) from error
+    except UnicodeDecodeError as error:
+        raise WeftError("this is not PTX, which is text", at=str(source), hint="weft gpu check KERNEL.ptx") from error
+    except OSError as error:
+        raise WeftError(f"it cannot be read: {error.strerror}", at=str(source)) from error
     memory = DeviceMemory()
     program = Program(text, memory)
     if not grid:

@@ -19,11 +19,15 @@ from .output import (
     input_file,
     output_folder,
 )
+from .run import check_device
 from .source import is_artifact, opened_artifact
 from .target_options import Chosen, with_target_options
 from .tools import ProfileRequest, targets_with, tool_of
 
 ACCEL, CPU = "accel", "cpu"
+
+MODEL = "model"
+"""The device that predicts."""
 
 
 @app.command("profile")
@@ -38,7 +42,7 @@ def profile_command(
             help="model (fast, runs nothing on a device), rtl, or a board: pynq://NAME; for cuda model, or the number "
             "of a GPU.",
         ),
-    ] = "model",
+    ] = MODEL,
     target: Annotated[
         str | None,
         typer.Option("--target", "-t", help=f"What to compile a model for. Default: {ACCEL}."),
@@ -65,6 +69,8 @@ def profile_command(
     """Say why a model is slow. On the core: cycles by layer and cause, bounds, other hardware; roofline, timeline and
     trace. On a processor (--target cpu): time, traffic, arithmetic and bound of each kernel, and the roofline of this
     machine. On a GPU (--target cuda): time by kernel, or what is predicted of it."""
+    if device != MODEL:
+        check_device(device)
     opened = None
     if is_artifact(source):
         opened = opened_artifact(source, chosen, shape=shape, calibrate=calibrate_with)

@@ -15,6 +15,7 @@ import typer
 from ..api import load
 from ..compiler.graph.dtypes import dtype_name
 from ..compiler.model import CompiledModel, OpenModel, TensorSpec
+from ..hw.system_config import load_system
 from ..kept_models import compile_kept
 from ..progress import Updates, progress
 from ..runtime.array_files import arrays_in, write_arrays
@@ -65,7 +66,7 @@ def compiled_source(
     name = target or DEFAULT_TARGET
     passes = pass_options(added, own)
     options = options_of(name, chosen)
-    begin = partial(_check_file, inputs, source, parse_shapes(shape))
+    begin = partial(check_inputs_of, inputs, source, parse_shapes(shape))
     if calibrate is not None:
         begin()
     whole = given_model(source, shape, calibrate, status.update)
@@ -80,7 +81,7 @@ def check_device(name: str | None) -> None:
         device_kind(name)
 
 
-def _check_file(inputs: Path | None, model: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def check_inputs_of(inputs: Path | None, model: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Refuse a file of inputs that do not fit the model as it is declared."""
     if inputs is None:
         return
@@ -148,6 +149,8 @@ def run(
         raise DeviceError(f"{what} of a core, but target {target!r} makes none", hint="leave out --target")
     if inputs is not None:
         arrays_in(inputs)  # a file that is none is told before the model is compiled
+    if system is not None:
+        load_system(system)
     with progress("reading", err) as status:
         compiled = compiled_source(
             source, target, shape, added, own, chosen, status, cache=cache, calibrate=calibrate_with, inputs=inputs

@@ -13,7 +13,7 @@ import typer
 
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.registry import find_target, target_names
-from ..hw.config import load_config
+from ..compiler.targets.target import target_options
 
 Chosen = Mapping[str, Any]
 """The options of targets that the user set, by name."""
@@ -51,14 +51,15 @@ class with_target_options:  # noqa: N801 - a decorator
 
 
 def options_of(target: str, chosen: Chosen) -> dict[str, Any]:
-    """The options that the user set, for a target. CompileError names one that it does not have."""
-    names = [field.name for field in fields(find_target(target).options)]
+    """The options that the user set, for a target. CompileError names one that it does not have, or a value that it
+    does not take: both are told before a model is read."""
+    owner = find_target(target)
+    names = [field.name for field in fields(owner.options)]
     for name in chosen:
         if name not in names:
             flags = ", ".join(map(_flag, names)) or "none"
             raise CompileError(f"target {target!r} has no option {_flag(name)}", hint=f"its options: {flags}")
-    if "config" in chosen and target == "accel":
-        load_config(chosen["config"])  # one that is none is told before a model is read
+    target_options(owner, chosen)
     return dict(chosen)
 
 

@@ -15,9 +15,12 @@ from ..runtime.array_files import arrays_in
 from ..runtime.device import memory_of
 from ..runtime.errors import ArtifactError, InputError
 from .app import app
-from .output import CalibrateOption, ShapeOption, beside, check_places, err, input_file, out, output_file
+from .output import CalibrateOption, ShapeOption, beside, check_places, err, input_file, out, output_file, parse_shapes
+from .run import check_inputs_of
 from .source import compiled_with_fixed_sizes, given_model, is_artifact, opened_artifact
 from .target_options import Chosen, options_of, with_target_options
+
+ACCEL = "accel"
 
 if TYPE_CHECKING:
     from ..compiler.model import CompiledModel
@@ -61,6 +64,12 @@ def view(
             each.open("rb").close()
         except OSError as error:
             raise ArtifactError(f"cannot read {each}: {error.strerror}") from error
+    if live_page and (target or ACCEL) != ACCEL:
+        raise InputError(
+            f"--live runs programs of the core, but target {target!r} makes none", hint="leave out --target"
+        )
+    if inputs is not None and not is_artifact(source):
+        check_inputs_of(inputs, source, parse_shapes(shape))
     from ..view.live import live_page as page_that_runs  # after all that may be wrong with what was given
     from ..view.page import view_page
     from ..view.side import side

@@ -55,6 +55,21 @@ MISTAKES = {
     "test-hw nosuchpart": "parts: core",
     "board build nosuch -o out": "known: kv260",
     "gpu kernels": "no such command 'kernels'; hint: weft gpu --help",
+    "compile digits.onnx --vthreads 0": "vthreads is 0, but must be at least 1",
+    "compile digits.onnx --vthreads zero": "invalid value for '--vthreads'",
+    "compile digits.onnx --dram fast": "'fast' is no rate; hint: bytes a cycle",
+    "compile digits.onnx --shape image": "--shape 'image' is not NAME=1x3x224x224",
+    "compile digits.onnx --target cpu --config pynq": "target 'cpu' has no option --config; hint: its options: ",
+    "run digits.onnx --system pair.json": "pair.json: cores[1]: unknown configuration 'pyng'; hint: known: pynq",
+    "run digits.onnx --device": "option '--device' requires an argument",
+    "view digits.onnx --live --target cpu": "--live runs programs of the core, but target 'cpu' makes none",
+    "view digits.onnx --live -i wide.npy": "input 'image' must be float32[1, 1, 8, 8], not float32[1, 1, 8, 9]",
+    "profile digits.onnx --device rlt": "unknown device 'rlt'; hint: known: ",
+    "hw --config tiny -o afolder": "afolder: Is a directory",
+    "evaluate digits.onnx ragged.npy": "Object arrays cannot be loaded",
+    "gpu check digits.onnx": "digits.onnx: this is not PTX, which is text",
+    "generate digits.onnx hello": "missing option '--prompt'",
+    "weft run digits.onnx": "no such command 'weft'",
     "doctor --nosuch": "no such option: --nosuch",
     "frobnicate": "no such command 'frobnicate'",
 }
@@ -70,6 +85,8 @@ def prepare(folder: Path) -> None:
     (folder / "broken.json").write_text("{")
     (folder / "bad.toml").write_text('base = "tiny"\n[core]\nblok_in = [4]\n')
     (folder / "afolder").mkdir()
+    (folder / "pair.json").write_text('{"name": "pair", "cores": ["pynq", "pyng"]}')
+    np.save(folder / "ragged.npy", np.array([{}], object))
     np.save(folder / "two.npy", np.zeros(2, np.int64))
     np.save(folder / "wide.npy", np.zeros((1, 1, 8, 9), np.float32))
     np.save(folder / "doubles.npy", np.zeros((1, 1, 8, 8)))

@@ -185,7 +185,7 @@ def test_without_examples_it_counts(digits: CompiledModel, digits_on_pynq: Compi
     ("arguments", "message"),
     [
         (["--input", str(DIGITS)], "--input is for pages that run a model"),
-        (["--live", "--target", "cpu"], "runs on a core"),
+        (["--live", "--target", "cpu"], "--live runs programs of the core"),
     ],
 )
 def test_mistakes_are_named(arguments: list[str], message: str, tmp_path: Path) -> None:
