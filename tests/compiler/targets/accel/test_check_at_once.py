@@ -42,11 +42,12 @@ def proved_at_once(config: CoreConfig, program: Sequence[Instruction], window: i
 
 
 def broken(program: Sequence[Instruction], draw: random.Random) -> list[Instruction]:
-    """One token less or more, two instructions exchanged, or a field that has another value."""
+    """One end of a token less or more, a whole token less, two instructions exchanged, one left out, or another value
+    in a field."""
     changed = list(program)
     place = draw.randrange(len(changed) - 1)
     item = changed[place]
-    match draw.randrange(4):
+    match draw.randrange(5):
         case 0:
             name = draw.choice(("wait", "send"))
             mask = getattr(item, name) ^ 1 << draw.randrange(5)
@@ -56,6 +57,18 @@ def broken(program: Sequence[Instruction], draw: random.Random) -> list[Instruct
             changed[place], changed[other] = changed[other], changed[place]
         case 2:
             del changed[place]
+        case 4:
+            waits = [(number, source) for number, each in enumerate(changed) for source in mask_engines(each.wait)]
+            if waits:
+                taker, source = draw.choice(waits)
+                target = changed[taker].engine
+                before = sum(each.engine == target and each.wait >> source & 1 for each in changed[:taker])
+                senders = [number for number, each in enumerate(changed)
+                           if each.engine == source and each.send >> target & 1]  # fmt: skip
+                if before < len(senders):
+                    sender = senders[before]
+                    changed[taker] = replace(changed[taker], wait=changed[taker].wait & ~(1 << source))
+                    changed[sender] = replace(changed[sender], send=changed[sender].send & ~(1 << target))
         case 3:
             names = [name for name in ("index", "offset", "dst", "a", "b", "src", "wgt", "rows", "columns", "extent")
                      if hasattr(item, name)]  # fmt: skip
