@@ -162,7 +162,7 @@ MUTANTS = (
     ),
     Mutant(
         "products-wait-for-all-readers", "compiler/targets/accel/stream/split_products.py", "case left out",
-        "| _given_back_by_group(config, issues, products)", "",
+        "| _given_back_by_group(config, touching, products)", "",
         ("tests/compiler/targets/accel/stream/test_split_products.py",),
     ),
     Mutant(

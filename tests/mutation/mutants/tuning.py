@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "whole-reductions-as-portions", "compiler/targets/accel/cost/space.py", "check ignored",
-        "for count in PORTIONS} - {0, problem.reduction}", "for count in (1, *PORTIONS)} - {0}", SEARCH,
+        "cut - {0, problem.reduction}", "{*cut, problem.reduction} - {0}", SEARCH,
     ),
     Mutant(
         "reads-of-all-rows", "compiler/targets/accel/cost/space.py", "forgotten part",
