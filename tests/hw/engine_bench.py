@@ -15,6 +15,7 @@ from amaranth.sim import Simulator
 from weft.hw.acc_memory import AccMemory
 from weft.hw.config import LOOP_LEVELS, CoreConfig
 from weft.hw.core import memory_parts
+from weft.hw.cycle_class import CycleClass
 from weft.hw.gemm import GemmEngine
 from weft.hw.inp_memory import InpMemory
 from weft.hw.isa import Fault, Gemm, Instruction, Loop, Vector, encode_unchecked
@@ -225,7 +226,7 @@ class Bench:
             observed.sent.append(ctx.get(engine.send.payload))
         if ctx.get(engine.fault.valid) and observed.fault is None:
             observed.fault = (Fault(ctx.get(engine.fault.cause)), ctx.get(engine.fault.number))
-        name = ctx.get(engine.activity).name
+        name = CycleClass(ctx.get(engine.activity)).name
         observed.classes[name] = observed.classes.get(name, 0) + 1
         ports = [engine.write_acc]
         if isinstance(engine, VectorEngine):
