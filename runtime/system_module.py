@@ -15,6 +15,7 @@ from ..hw.axi import PAGE_BYTES
 from ..hw.isa import Load, Store
 from ..hw.programs import assemble, disassemble, moved
 from ..hw.system_config import SystemConfig
+from ..imports import IMPORTS
 from ..sim.dram import DramModel
 from ..sim.system_run import NOTHING, SystemResult
 from ..sim.timing import predict
@@ -191,7 +192,8 @@ class SystemModule:
 
     def profile(self) -> SystemProfile:
         """Why it is slow: an item on each core by the timing model, whose cycles are those of the system's RTL."""
-        from .profile_system import profile_system
+        with IMPORTS:
+            from .profile_system import profile_system
 
         return profile_system(self.model, self.config, self.device.dram)
 

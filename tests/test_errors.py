@@ -22,6 +22,7 @@ from .test_project import module_name, package_files
 INTERNAL = {
     "weft.sim.fsim._CoreStoppedError",
     "weft.testbench.memory._RefusedError",
+    "weft.compiler.targets.accel.check_at_once._DoubtError",  # then the checker judges
     "weft.boards.finding.FindingError",  # between a check of the doctor and the doctor, who makes a verdict of it
     "weft.content.NoContentError",  # of a key that cannot be made: whoever asked does without
     "weft.verify.errors.NotProvedError",  # the verifier turns it into an alarm

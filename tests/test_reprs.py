@@ -33,7 +33,7 @@ def values() -> dict[str, object]:
 
 
 SAID = {
-    "model": ("CompiledModel('digits', 'accel', 12 layers", "image: float32[1, 1, 8, 8] -> logits: float32[1, 10])"),
+    "model": ("CompiledModel('digits', 'accel', 9 layers", "image: float32[1, 1, 8, 8] -> logits: float32[1, 10])"),
     "module": ("<LoadedModule of CompiledModel('digits'", "on device 'fsim'>"),
     "host": ("<LoadedModule of CompiledModel('digits', 'cpu'", "on the host>"),
     "recorder": ("<RecordingDevice 'fsim' of core 'pynq'>",),

@@ -81,7 +81,7 @@ class Cpu:
             from .kernels import loop_target
 
         target = loop_target(named_target(options.processor))
-        limits = replace(target.fusion, moved_bytes=MOVED_BYTES, through_moves=True)
+        limits = replace(target.fusion, moved_bytes=MOVED_BYTES)
         return link_program(module, replace(target, fusion=limits), options.threads, job)
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Call, Expr, TensorType
 from ...graph.registry import Fusion, operator
+from ...operators.index import indices_of
 from .fusion_limits import FusionLimits
 
 REPEATED = 4
@@ -53,6 +54,8 @@ def joined_by_moves(
             inside = [*members, *joined]
             readers = [member for member in inside if arg in member.args]
             if sum(member.args.count(arg) for member in readers) != uses[arg] or len(inside) >= limits.depth:
+                continue
+            if any(arg is indices_of(member) for member in readers):  # they are looked at before the kernel runs
                 continue
             often, size = sum(times[member] * member.args.count(arg) for member in readers), arg.tensor_type.size
             if often > size and operator(str(arg.op)).cost > COST_TO_REPEAT:
