@@ -10,7 +10,6 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from ..api import load
-from ..compiler.frontends import read
 from ..compiler.model import CoreStep
 from ..progress import Updates, progress
 from ..runtime.device import device_forms
@@ -169,6 +168,8 @@ class _How(NamedTuple):
 def _session_shapes(source: Path, how: _How) -> dict[str, tuple[int, ...]]:
     """Sizes that a model leaves open; SessionError in the words of the command line."""
     try:
+        from ..compiler.frontends import read
+
         return session_shapes(read(source).inputs(parse_shapes(how.shape)), how.positions)
     except SessionError as error:
         raise SessionError(
