@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 from weft.hw.config import TINY
+from weft.hw.cycle_class import CycleClass
 from weft.hw.engine import EngineControl
 from weft.hw.isa import Engine, Fault, Instruction, Opcode, Store, Sync, encode
 
@@ -79,7 +80,7 @@ def operate(
                 log.fault = (Fault(ctx.get(control.fault.cause)), ctx.get(control.fault.number))
             if ctx.get(control.idle) and log.fault is None:
                 assert len(log.retired) == position, "idle while an instruction is in the engine"
-            log.classes.append(ctx.get(control.activity).name)
+            log.classes.append(CycleClass(ctx.get(control.activity)).name)
             position += bool(offered and ctx.get(control.commands.ready))
             await ctx.tick()
         log.idle = bool(ctx.get(control.idle))
