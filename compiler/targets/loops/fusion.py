@@ -24,8 +24,7 @@ from ...tensor.view import Builder, NotLoweredError, View, element_type
 from .columns import columns_of
 from .fusion_limits import FusionLimits
 from .phases import joins_phases
-from .small_moves import joined_by_moves
-from .through_moves import COST_OF_READING, through_moves
+from .small_moves import joined_by_moves, starts
 
 COST_OF_ROWS = 16
 """Arithmetic of a value of a row, at most, that stands where elements are computed. Loops hand such values out of
@@ -149,11 +148,6 @@ def _boundary(value: Expr, why: str) -> str:
     return f"{root.op if isinstance(root, Call) else 'value'} of {root.span.node or 'unknown place'}: {why}"
 
 
-def _starts(node: Call) -> bool:
-    """Whether a kernel can start with this operator."""
-    return _kind(node) in (Fusion.ANCHOR, Fusion.REDUCTION)
-
-
 def _reduces_rows(node: Call) -> bool:
     """Whether each row of an operand becomes one element."""
     if _kind(node) is not Fusion.REDUCTION or operator(str(node.op)).anchor is not Anchor.REDUCTION:
@@ -187,7 +181,7 @@ class _Fuser:
         while waiting:
             node = waiting.pop()
             operands = dict.fromkeys(arg for arg in node.args if isinstance(arg, Call))
-            for arg in sorted(operands, key=_starts, reverse=True):
+            for arg in sorted(operands, key=starts, reverse=True):
                 if arg in self.times:
                     continue
                 never = self._why_not(arg)
@@ -256,7 +250,7 @@ class _Fuser:
                     continue
                 inside = {user: user.args.count(arg) for user in times if arg in user.args}
                 made = [each for each in arg.args if isinstance(each, Call) and each.shape == shape]
-                behind = any(_starts(each) and self.uses[each] == 1 for each in made)
+                behind = any(starts(each) and self.uses[each] == 1 for each in made)
                 repeats = sum(times[user] * count for user, count in inside.items())
                 if (
                     arg.shape != shape or behind or sum(inside.values()) != self.uses[arg] or self._why_not_here(arg)
@@ -395,13 +389,14 @@ class _Fuser:
 
     def _join_by_moves(self) -> None:
         """Let a kernel compute what it reads through moves; a reshape alone costs nothing."""
+        if not self.limits.moved_bytes:
+            return
         members = tuple(self.members)
         if FusedGroup(members, _outside(members), self.anchor).is_alias:
             return
-        for join in (joined_by_moves, through_moves):
-            joined = join(self.members, self.uses, self.elsewhere, self.limits, self.why_not_compiled)
-            self.members += joined
-            self.times |= dict.fromkeys(joined, 1)
+        joined = joined_by_moves(self.members, self.uses, self.elsewhere, self.limits, self.why_not_compiled)
+        self.members += joined
+        self.times |= dict.fromkeys(joined, 1)
 
     def _join_casts(self) -> None:
         """Let a product, which copies operands of 16 bits, cast them as it does, if nothing else needs that. What it
@@ -421,8 +416,7 @@ class _Fuser:
     def _join_row_statistics(self) -> None:
         """Let elementwise operators compute the means and the like of rows that they need, if nothing else needs these:
         a row stays in the cache meanwhile. Images are left out, as they may be in blocks."""
-        images = () if self.limits.through_moves else (4,)
-        if self.anchor is not None or not self.limits.row_statistics or len(self.root.shape) in (0, 1, *images):
+        if self.anchor is not None or not self.limits.row_statistics or len(self.root.shape) in (0, 1, 4):
             return
         found = self._of_rows()
         while any(map(_reduces_rows, found)):  # what something else needs, too, or too often, is not computed here
@@ -477,9 +471,7 @@ class _Fuser:
         if any(arg in found for arg in node.args):
             return True
         users = [user for user in (*self.members, *found) if node in user.args]
-        behind = any(isinstance(arg, Call) and _starts(arg) and self.uses[arg] == 1 for arg in node.args)
-        if self.limits.through_moves and operator(str(node.op)).cost <= COST_OF_READING and not behind:
-            return True
+        behind = any(isinstance(arg, Call) and starts(arg) and self.uses[arg] == 1 for arg in node.args)
         return all(_reduces_rows(user) for user in users) and not behind
 
     def _before(self, user: Call, value: Expr) -> FusedGroup | None:
@@ -521,7 +513,7 @@ class _Fuser:
         if self.uses[arg] != inside:
             return f"{self.uses[arg]} uses, {inside} of them in this kernel"
         kind = _kind(arg)
-        if kind is not Fusion.ELEMENTWISE and not _starts(arg):
+        if kind is not Fusion.ELEMENTWISE and not starts(arg):
             return "it is computed on its own"
         if arg.shape != self.root.shape:
             return f"its shape {arg.shape} is not {self.root.shape}"
@@ -530,7 +522,7 @@ class _Fuser:
     def _why_not_here(self, arg: Call) -> str:
         """What this kernel, or a limit of the target, has against ``arg``; empty when nothing."""
         limits = self.limits
-        if _starts(arg) and self.anchor is not None:
+        if starts(arg) and self.anchor is not None:
             return f"the kernel has {self.anchor.op} already"
         if len(self.members) >= limits.depth:
             return f"the kernel has {len(self.members)} operators, the most for this target (depth)"

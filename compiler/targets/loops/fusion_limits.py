@@ -38,8 +38,6 @@ class FusionLimits:
     is moved (`small_moves`); 0: a move of data is a kernel.
     ``columns``: whether a product puts side by side what windows meet itself, a block of rows at a time, if nothing
     else needs that.
-    ``through_moves``: whether elementwise operators, reductions and moves read through moves, if nothing else needs
-    these, and what is elementwise before them is computed where it is read. Then images are rows, too.
     """
 
     depth: int = 32
@@ -52,4 +50,3 @@ class FusionLimits:
     columns: bool = False
     moves: bool = False
     moved_bytes: int = 0
-    through_moves: bool = False

@@ -78,7 +78,7 @@ def is_behind_a_start(value: Call) -> bool:
     waiting, seen = [value], {value}
     while waiting:
         node = waiting.pop()
-        if _starts(node):
+        if starts(node):
             return True
         if _each_element_once(node) and not is_move(node):
             behind = [arg for arg in node.args if isinstance(arg, Call) and arg not in seen]
@@ -87,7 +87,8 @@ def is_behind_a_start(value: Call) -> bool:
     return False
 
 
-def _starts(node: Call) -> bool:
+def starts(node: Call) -> bool:
+    """Whether a kernel can start with this operator."""
     return isinstance(node.op, str) and operator(node.op).fusion in (Fusion.ANCHOR, Fusion.REDUCTION)
 
 
