@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph import Constant, Expr, GraphError
+from ...graph import Array, Constant, Expr, GraphError
 from ...graph.dtypes import numpy_dtype
 from ..errors import ModelError
 from ..onnx.loop import LEAST_STEPS, looped
@@ -20,20 +20,19 @@ MOST_STEPS = 100_000
 def _case(site: Site) -> Result:
     """The branch that is known to be taken; else all of them, and of each result the one that counts. Of ``case``, a
     number that no branch has takes the last."""
-    index = site.static(site.x)
-    count = len(site.regions)
-    if index is not None:
-        number = int(index.reshape(()))
-        number = (
-            0 if site.op == "if" and number else count - 1 if not 0 <= number < count or site.op == "if" else number
-        )
-        return site.regions[number].run(())
-    results = [region.run(()) for region in site.regions]
-    chosen = results[-1]
-    for number in reversed(range(count - 1)):
-        taken = site.x if site.op == "if" else site("equal", site.x, number)
-        chosen = [site.where(taken, yes, no) for yes, no in zip(results[number], chosen, strict=True)]
+    *branches, last = site.regions
+    tests = [site.x if site.op == "if" else site("equal", site.x, number) for number in range(len(branches))]
+    known = [_truth(site.static(test)) for test in tests]
+    if None not in known:
+        return next((branch for branch, taken in zip(branches, known, strict=True) if taken), last).run(())
+    chosen = last.run(())
+    for branch, test in reversed(list(zip(branches, tests, strict=True))):
+        chosen = [site.where(test, yes, no) for yes, no in zip(branch.run(()), chosen, strict=True)]
     return chosen
+
+
+def _truth(value: Array | None) -> bool | None:
+    return None if value is None else bool(value.reshape(()))
 
 
 @rule("while")
@@ -52,7 +51,7 @@ def _while(site: Site) -> Result:
         goes_on = site.static(condition.run(values)[0])
         if goes_on is None:
             raise site.error("whether it goes on depends on values of a run")
-        if not goes_on.reshape(()):
+        if not _truth(goes_on):
             return values
         values = [_settled(site, each) for each in body.run(values)]
     raise site.error(f"it goes on after {MOST_STEPS:,} steps")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,9 +15,9 @@ from .site import RULES, Site, rule, splat
 RULES["reshape"] = lambda site: site.reshape(site.x, site.shape)
 RULES["transpose"] = lambda site: site.transpose(site.x, site.ints("permutation"))
 RULES["concatenate"] = lambda site: site.concat(site.operands, int(site.attrs["dimension"]))
-RULES["constant"] = lambda site: _constant(site)
 
 
+@rule("constant")
 def _constant(site: Site) -> Expr:
     """What is one number everywhere is kept as one, and spread."""
     value = site.attrs["value"].astype(numpy_dtype(site.dtype), copy=False)
@@ -58,12 +59,16 @@ def _slice(site: Site) -> Expr:
 
 @rule("reverse")
 def _reverse(site: Site) -> Expr:
-    axes, shape = site.ints("dimensions"), site.x.shape
-    if not math.prod(shape):
-        return site.x
-    starts = [size - 1 if axis in axes else 0 for axis, size in enumerate(shape)]
-    steps = [-1 if axis in axes else 1 for axis in range(len(shape))]
-    return site.call("slice", site.x, starts=starts, sizes=shape, steps=steps)
+    return reversed_along(site, site.x, site.ints("dimensions"))
+
+
+def reversed_along(site: Site, x: Expr, axes: Sequence[int]) -> Expr:
+    """``x`` from the back to the front along some axes."""
+    if not axes or not math.prod(x.shape):
+        return x
+    starts = [size - 1 if axis in axes else 0 for axis, size in enumerate(x.shape)]
+    steps = [-1 if axis in axes else 1 for axis in range(len(x.shape))]
+    return site.call("slice", x, starts=starts, sizes=x.shape, steps=steps)
 
 
 @rule("pad")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ...graph import Expr
 from ...graph.dtypes import FLOATS
 from ..forms import crop_or_pad, matrix_product
-from .move import dilated
+from .move import dilated, reversed_along
 from .site import Site, rule
 
 
@@ -64,11 +64,8 @@ def _images(site: Site, x: Expr, w: Expr) -> Expr:
     if int(site.attrs.get("batch_group_count", 1)) != 1:
         raise site.error("groups of a batch are not supported: gradients of grouped convolutions have them")
     images, kernels = site.transpose(x, order_x), site.transpose(w, order_w)
-    reversed_axes = [axis + 2 for axis, flag in enumerate(site.ints("window_reversal", (0,) * count)) if flag]
-    if reversed_axes:
-        starts = [size - 1 if axis in reversed_axes else 0 for axis, size in enumerate(kernels.shape)]
-        steps = [-1 if axis in reversed_axes else 1 for axis in range(len(kernels.shape))]
-        kernels = site.call("slice", kernels, starts=starts, sizes=kernels.shape, steps=steps)
+    flags = site.ints("window_reversal", (0,) * count)
+    kernels = reversed_along(site, kernels, [axis + 2 for axis, flag in enumerate(flags) if flag])
     images = dilated(site, images, [1, 1, *site.ints("lhs_dilation", (1,) * count)])
     pads = site.pairs("padding", count)
     inner = [(min(low, 0), min(high, 0)) for low, high in pads]

@@ -121,18 +121,30 @@ def _line(operation: ir.Operation) -> str:
     return f"{found[1]}:{found[2]}" if found else ""
 
 
+def functions_of(module: ir.Module) -> dict[str, Any]:
+    """The functions of a module by name."""
+    return {ir.StringAttr(each.attributes["sym_name"]).value: each for each in module.body.operations}
+
+
 class GraphReader:
     """Reads functions of a module for values of their arguments."""
 
     def __init__(self, module: ir.Module) -> None:
-        self._functions = {ir.StringAttr(each.attributes["sym_name"]).value: each for each in module.body.operations}
+        self._functions = functions_of(module)
+        self._inside: list[str] = []
         self._count = 0
 
     def function(self, name: str, arguments: Sequence[Expr]) -> list[Expr]:
         """The results of a function."""
         if name not in self._functions:
             raise ModelError(f"the module has no function {name!r}")
-        return self._block(self._functions[name].regions[0].blocks[0], arguments, {})
+        if name in self._inside:
+            raise ModelError(f"function {name!r} of the module runs itself")
+        self._inside.append(name)
+        try:
+            return self._block(self._functions[name].regions[0].blocks[0], arguments, {})
+        finally:  # a loop that cannot stay one is read once more
+            self._inside.pop()
 
     def _block(self, block: ir.Block, arguments: Sequence[Expr], outer: Mapping[Any, Expr]) -> list[Expr]:
         values = dict(outer)
@@ -148,8 +160,7 @@ class GraphReader:
     def _operation(self, operation: ir.Operation, values: Mapping[Any, Expr]) -> Sequence[Expr]:
         name = _short(operation)
         operands = [values[operand] for operand in operation.operands]
-        attrs = {named.name: _attribute(named.attr) for named in map(operation.attributes.__getitem__,
-                                                                    range(len(operation.attributes)))}  # fmt: skip
+        attrs = _named(operation.attributes)
         if name == "call":
             return self.function(attrs["callee"], operands)
         self._count += 1
@@ -186,8 +197,7 @@ class GraphReader:
             if _short(operation) == "return":
                 returned = operands
                 break
-            attrs = {named.name: _attribute(named.attr) for named in map(operation.attributes.__getitem__,
-                                                                        range(len(operation.attributes)))}  # fmt: skip
+            attrs = _named(operation.attributes)
             places.update((result, ("result", len(inner), n)) for n, result in enumerate(operation.results))
             inner.append(Inner(_short(operation), operands, attrs))
         return Region(tuple(inner), returned, lambda arguments: self._block(block, arguments, values))
@@ -212,6 +222,11 @@ def _made(site: Site, operation: ir.Operation) -> Sequence[Expr]:
                          hint=f"it stands at {line}" if line else "is the module damaged?") from error  # fmt: skip
 
 
+def _named(attributes: Any) -> dict[str, Any]:
+    """The attributes of an operation, or of a dictionary, by name."""
+    return {each.name: _attribute(each.attr) for each in map(attributes.__getitem__, range(len(attributes)))}
+
+
 def _attribute(attr: ir.Attribute) -> Any:
     """An attribute as Python's values."""
     match type(attr).__name__:
@@ -220,7 +235,7 @@ def _attribute(attr: ir.Attribute) -> Any:
         case "DenseI64ArrayAttr" | "DenseBoolArrayAttr" | "ArrayAttr":
             return tuple(_attribute(each) if isinstance(each, ir.Attribute) else each for each in attr)
         case "DictAttr":
-            return {named.name: _attribute(named.attr) for named in map(attr.__getitem__, range(len(attr)))}
+            return _named(attr)
         case name if name.startswith("Dense"):
             return _dense(attr)
     text = str(attr)

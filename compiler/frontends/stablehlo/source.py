@@ -14,7 +14,7 @@ from ...graph import Attrs, Function, GraphError, Module, Span, TensorType, Tupl
 from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_symbolic
 from ..errors import ModelError
 from ..refusals import refuse_floats
-from .reader import GraphReader, parsed, refuse_unknown, tensor_type
+from .reader import GraphReader, functions_of, parsed, refuse_unknown, tensor_type
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -40,7 +40,7 @@ class StablehloSource:
     def _open(self, artifact: bytes) -> None:
         file = self._file
         self._module = parsed(artifact)
-        functions = {ir.StringAttr(each.attributes["sym_name"]).value: each for each in self._module.body.operations}
+        functions = functions_of(self._module)
         if MAIN not in functions:
             raise ModelError(f"{file} has no function {MAIN!r}")
         refuse_unknown(self._module)

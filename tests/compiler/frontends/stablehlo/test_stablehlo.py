@@ -138,6 +138,24 @@ def test_damaged_modules(cases: tuple[Path, dict[str, int]], tmp_path: Path) -> 
         read(text)
 
 
+def test_a_function_that_runs_itself(tmp_path: Path) -> None:
+    path = tmp_path / "module.mlir"
+    path.write_text("""
+        module {
+          func.func public @main(%arg0: tensor<4xf32>) -> tensor<4xf32> {
+            %0 = func.call @again(%arg0) : (tensor<4xf32>) -> tensor<4xf32>
+            return %0 : tensor<4xf32>
+          }
+          func.func @again(%arg0: tensor<4xf32>) -> tensor<4xf32> {
+            %0 = func.call @again(%arg0) : (tensor<4xf32>) -> tensor<4xf32>
+            return %0 : tensor<4xf32>
+          }
+        }
+    """)
+    with pytest.raises(ModelError, match="function 'again' of the module runs itself"):
+        read(path).module({}, require_quantised=False)
+
+
 MODULE = """
 module {
   func.func public @main(%arg0: tensor<INPUTxf32>) -> tensor<RESULTxf32> {
