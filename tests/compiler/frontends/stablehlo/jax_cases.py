@@ -193,6 +193,8 @@ case("take along", lambda t, i: jnp.take_along_axis(t, i, 1), f32(3, 9), i32(3, 
 case("pairs of places", lambda t, i, j: t[i, :, j], f32(5, 3, 6), i32(4, low=0, high=5), i32(4, low=0, high=6))
 case("windows at places", lambda t, i: jax.vmap(lambda k: lax.dynamic_slice(t, (k, 0), (3, 2)))(i), f32(9, 4),
      i32(4, low=-2, high=12))  # fmt: skip
+case("windows at known places", lambda t: jax.vmap(lambda k: lax.dynamic_slice(t, (k, 0), (3, 2)))(
+    jnp.array([-2, 12, 4])), f32(9, 4))  # fmt: skip
 case("dynamic slice", lambda t, k: lax.dynamic_slice(t, (k, 1), (2, 3)), f32(6, 5), np.int32(3))
 case("dynamic slice beyond", lambda t, k: lax.dynamic_slice(t, (k, 0), (2, 5)), f32(6, 5), np.int32(9))
 case("update a slice", lambda t, u, k: lax.dynamic_update_slice(t, u, (k, 1)), f32(6, 5), f32(2, 3), np.int32(2))
@@ -217,6 +219,8 @@ case("scan", lambda x: lax.scan(lambda c, y: (jnp.tanh(c + y), c * y), jnp.zeros
 case("backward scan", lambda x: lax.scan(lambda c, y: (0.5 * c + y, c), jnp.zeros(3), x, reverse=True), f32(6, 3))
 case("fori", lambda x: lax.fori_loop(0, 7, lambda i, c: c * 0.5 + i, x), f32(3))
 case("short fori", lambda x: lax.fori_loop(2, 4, lambda i, c: c * i, x), f32(3))
+INNER = jax.jit(lambda i, c: lax.fori_loop(0, i, lambda j, d: d * 0.5 + j, c))
+case("loops as long as the outer one's number", lambda x: lax.fori_loop(0, 5, INNER, x), f32(3))
 case("while to a known end", lambda x: lax.while_loop(lambda s: s[0] < 20, lambda s: (s[0] * 2, s[1] + 1), (1, x))[1],
      f32(3))  # fmt: skip
 case("cond", lambda x, k: lax.cond(k > 1, lambda x: x + 1, lambda x: x * 2, x), f32(3), np.int32(3))
