@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -11,14 +10,12 @@ from pathlib import Path
 from ..hw.config import NAMED, CoreConfig
 from ..hw.errors import ConfigError
 from .errors import BoardError
+from .folders import boards_in, named_board, own_folder
 from .processing_system import HIGHEST_DIVISOR, PROCESSING_SYSTEMS, MemoryPort, ProcessingSystem
 from .ranges import Range
 from .table import FAMILY, read_fields, read_toml
 
 DATA = Path(__file__).parent / "data"
-
-FOLDER_VARIABLE = "WEFT_BOARDS"
-"""Environment variable that names a folder with a user's own boards; they come before those of weft."""
 
 
 @dataclass(frozen=True)
@@ -211,36 +208,20 @@ def read_board(path: Path) -> Board:
 
 @cache
 def _shipped() -> dict[str, Board]:
-    return _folder(DATA)
+    return _in(DATA)
 
 
-def _folder(folder: Path) -> dict[str, Board]:
-    boards: dict[str, Board] = {}
-    for path in sorted(folder.glob("*.toml")):
-        values = read_toml(path)
-        if FAMILY in values:  # the other kind, of .standalone
-            continue
-        board = read_fields(Board, values, path)
-        if board.name in boards:
-            raise BoardError(f"a second board is called {board.name!r}", at=f"{path}: name")
-        boards[board.name] = board
-    return boards
+def _in(folder: Path) -> dict[str, Board]:
+    return boards_in(folder, Board, lambda values: FAMILY not in values)
 
 
 def all_boards() -> dict[str, Board]:
     """All boards by name: those of weft, and those in the folder that ``WEFT_BOARDS`` names."""
-    own = os.environ.get(FOLDER_VARIABLE)
-    if own and not Path(own).is_dir():
-        raise BoardError(f"{FOLDER_VARIABLE} names no folder: {own}")
-    return _shipped() | (_folder(Path(own)) if own else {})
+    return _shipped() | (_in(own) if (own := own_folder()) else {})
 
 
 def find_board(text: str) -> Board:
     """A board by its name, or the one in a ``.toml`` file; :class:`BoardError` lists the known names."""
     if text.endswith(".toml"):
         return read_board(Path(text))
-    boards = all_boards()
-    if text not in boards:
-        hint = f"known: {', '.join(boards)}; or a .toml file (docs/boards.md)"
-        raise BoardError(f"unknown board {text!r}", hint=hint)
-    return boards[text]
+    return named_board(text, all_boards())

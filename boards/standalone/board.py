@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import Any
 from ...hw.config import CoreConfig
 from ...hw.errors import ConfigError
 from ...hw.standalone.settings import LEDS, Standalone
-from ..board import FOLDER_VARIABLE, Board, DefaultCore, all_boards, read_board
+from ..board import Board, DefaultCore, all_boards, read_board
 from ..errors import BoardError
+from ..folders import boards_in, named_board, own_folder
 from ..table import FAMILY, read_fields, read_toml
 from .pll import CRYSTAL_MHZ, Pll, find_pll
 
@@ -142,26 +142,16 @@ def read_standalone_board(path: Path) -> StandaloneBoard:
 
 @cache
 def _shipped() -> dict[str, StandaloneBoard]:
-    return _folder(DATA)
+    return _in(DATA)
 
 
-def _folder(folder: Path) -> dict[str, StandaloneBoard]:
-    paths = [path for path in sorted(folder.glob("*.toml")) if is_standalone(read_toml(path))]
-    boards: dict[str, StandaloneBoard] = {}
-    for path in paths:
-        board = read_standalone_board(path)
-        if board.name in boards:
-            raise BoardError(f"a second board is called {board.name!r}", at=f"{path}: name")
-        boards[board.name] = board
-    return boards
+def _in(folder: Path) -> dict[str, StandaloneBoard]:
+    return boards_in(folder, StandaloneBoard, is_standalone)
 
 
 def standalone_boards() -> dict[str, StandaloneBoard]:
     """All boards of this kind by name: those of weft, and those in the folder that ``WEFT_BOARDS`` names."""
-    own = os.environ.get(FOLDER_VARIABLE)
-    if own and not Path(own).is_dir():
-        raise BoardError(f"{FOLDER_VARIABLE} names no folder: {own}")
-    return _shipped() | (_folder(Path(own)) if own else {})
+    return _shipped() | (_in(own) if (own := own_folder()) else {})
 
 
 def any_board(text: str) -> Board | StandaloneBoard:
@@ -170,7 +160,4 @@ def any_board(text: str) -> Board | StandaloneBoard:
         path = Path(text)
         return read_standalone_board(path) if is_standalone(read_toml(path)) else read_board(path)
     boards: dict[str, Board | StandaloneBoard] = {**all_boards(), **standalone_boards()}
-    if text not in boards:
-        hint = f"known: {', '.join(boards)}; or a .toml file (docs/boards.md)"
-        raise BoardError(f"unknown board {text!r}", hint=hint)
-    return boards[text]
+    return named_board(text, boards)

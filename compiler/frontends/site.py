@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
@@ -17,6 +17,21 @@ from .onnx.reading import Reading
 
 OPSET = 23
 """Of the ONNX operators by whose converters some rules are written."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def adds_to(rules: dict[str, F]) -> Callable[..., Callable[[F], F]]:
+    """The decorator ``@rule("NAME", ...)`` of a front end: the function becomes the rule of these operators."""
+
+    def rule(*names: str) -> Callable[[F], F]:
+        def add(function: F) -> F:
+            rules.update(dict.fromkeys(names, function))
+            return function
+
+        return add
+
+    return rule
 
 
 class _Known:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ...graph import Array, Constant, Expr
 from ...graph.dtypes import FLOATS, numpy_dtype
 from ..errors import ModelError
 from ..onnx.node import Node
-from ..site import OperatorSite
+from ..site import OperatorSite, adds_to
 from .file import OperatorInfo, Quantisation, TensorInfo
 from .schema import ACTIVATIONS
 
@@ -78,17 +78,7 @@ RULES: dict[str, Rule] = {}
 REFUSED: dict[str, str] = {}
 """Operators that no graph of fixed sizes has a form for, with the reason."""
 
-F = TypeVar("F", bound=Rule)
-
-
-def rule(*names: str) -> Callable[[F], F]:
-    """Decorator: the function is the rule of the operators ``names``."""
-
-    def add(function: F) -> F:
-        RULES.update(dict.fromkeys(names, function))
-        return function
-
-    return add
+rule = adds_to(RULES)
 
 
 @dataclass(frozen=True)

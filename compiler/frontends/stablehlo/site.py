@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from ...graph import Array, Call, Constant, Expr, TensorType
-from ..site import OperatorSite
+from ..site import OperatorSite, adds_to
 
 Result = Expr | Sequence[Expr]
 Rule = Callable[["Site"], Result]
@@ -24,17 +24,7 @@ RULES: dict[str, Rule] = {}
 REFUSED: dict[str, str] = {}
 """Operations that no rule is for, with the reason."""
 
-F = TypeVar("F", bound=Rule)
-
-
-def rule(*names: str) -> Callable[[F], F]:
-    """Decorator: the function is the rule of the operations ``names``."""
-
-    def add(function: F) -> F:
-        RULES.update(dict.fromkeys(names, function))
-        return function
-
-    return add
+rule = adds_to(RULES)
 
 
 @dataclass(frozen=True)
