@@ -70,6 +70,20 @@ def columns_of(config: CoreConfig, words: Words) -> dict[Opcode, Columns] | None
     return found
 
 
+def instructions_of(kinds: Mapping[Opcode, Columns]) -> list[Instruction]:
+    """The instructions whose columns these are, in the order of the program."""
+    found: dict[int, Instruction] = {}
+    for opcode, columns in kinds.items():
+        kind, names = INSTRUCTION_TYPES[opcode], [name for name in columns.fields if name != "opcode"]
+        values = [
+            [_MEMBERS[name][value] for value in column] if name in _MEMBERS else column
+            for name, column in ((name, columns.fields[name].tolist()) for name in names)
+        ]
+        for number, *own in zip(columns.numbers.tolist(), *values, strict=True):
+            found[number] = kind(**dict(zip(names, own, strict=True)))
+    return [found[number] for number in range(len(found))]
+
+
 def packed(config: CoreConfig, program: Sequence[Instruction]) -> Words | None:
     """The words of a program, with check bits of 0; None where one of its instructions cannot be encoded."""
     words = np.zeros((len(program), config.instruction_bits // BITS), np.uint64)

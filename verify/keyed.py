@@ -43,6 +43,8 @@ def _library() -> ctypes.CDLL:
     pointer, count = ctypes.c_void_p, ctypes.c_int64
     loaded.weft_keyed_words.restype = None
     loaded.weft_keyed_words.argtypes = [pointer, pointer, count, pointer, count, pointer, count]
+    loaded.weft_keyed_sums.restype = None
+    loaded.weft_keyed_sums.argtypes = [*[pointer] * 6, ctypes.c_uint64, count, pointer, count]
     return loaded
 
 
@@ -90,6 +92,22 @@ class Keys:
         """The function of a key, of an element each."""
         self.made += x.size
         return fold(keyed_words(self._secret, key, x))
+
+    def under_sums(
+        self, key: Elements, added: Elements, each: npt.NDArray[np.int64], x: Elements, rows: npt.NDArray[np.int64],
+        offset: int,
+    ) -> Elements:  # fmt: skip
+        """The functions of ``key[each]`` of ``x[rows] + added[each]``, plus a number: what `under` gives, in one pass.
+        All are rows of as many lanes."""
+        operands = [np.ascontiguousarray(part) for part in (key, added, each, x, rows)]
+        lanes = x.shape[1]
+        out = np.empty((len(rows), lanes), np.uint64)
+        self.made += out.size
+        _library().weft_keyed_sums(
+            self._secret.ctypes.data, *(part.ctypes.data for part in operands), int(of_int(offset)), lanes,
+            out.ctypes.data, len(rows),
+        )  # fmt: skip
+        return out
 
     def hashed(self, x: Elements, name: str, *parameters: int | Elements) -> Elements:
         """The function of a name, of an element each."""

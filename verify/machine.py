@@ -301,12 +301,17 @@ class Machine:
     def _vector(self, i: Vector) -> None:
         ops = micro_ops(tuple(self.levels[Engine.VECTOR][: i.levels][::-1]))
         d, a, b = ops.dst + i.dst, ops.a + i.a, ops.b + i.b
-        self._check(i.target.memory, int(d.min()), int(d.max()))
-        self._check(Memory.ACC, int(a.min()), int(a.max()))
+        of_d, of_a, of_b = ops.ends
+        self._check(i.target.memory, i.dst + of_d[0], i.dst + of_d[1])
+        self._check(Memory.ACC, i.a + of_a[0], i.a + of_a[1])
         reads = [a]
         if i.b_entries:
-            self._check(Memory.ACC, int(b.min()), int(b.max()) + i.b_entries - 1)
+            self._check(Memory.ACC, i.b + of_b[0], i.b + of_b[1] + i.b_entries - 1)
             reads += [b + number for number in range(i.b_entries)]
+        if i.op is VectorOp.REQUANTISE and i.target is not VectorTarget.ACC:
+            offsets, each = ops.distinct
+            self._finish(i, d, self._requantised(i, a, offsets + i.b, each))
+            return
         parts: list[Indices]
         if i.op.accumulates:
             repeats = bool(np.isin(a, d).any() or (i.b_entries and np.isin(b, d).any()))
@@ -325,13 +330,18 @@ class Machine:
 
     def _step(self, i: Vector, d: Indices, a: Indices, b: Indices, start: npt.NDArray[np.bool_]) -> None:
         """Micro-ops of which none reads what another writes; ``start``: those that begin from the identity."""
-        x = self._operand(a)
         if i.op is VectorOp.REQUANTISE:
-            result = self._requantised(i, x, b)
-        elif i.op in (VectorOp.MAX, VectorOp.MIN, VectorOp.MAX_ACCUMULATE, VectorOp.MIN_ACCUMULATE):
+            self._finish(i, d, self._requantised(i, a, *np.unique(b, return_inverse=True)))
+            return
+        x = self._operand(a)
+        if i.op in (VectorOp.MAX, VectorOp.MIN, VectorOp.MAX_ACCUMULATE, VectorOp.MIN_ACCUMULATE):
             result = self._extreme(i, x, self._other(i, d, b, start))
         else:
             result = self._arithmetic(i, self._closed(x), d, b, start)
+        self._finish(i, d, result)
+
+    def _finish(self, i: Vector, d: Indices, result: Operand) -> None:
+        """Results on their way through a table to where they belong."""
         if i.table:
             result = self._looked_up(i, result)
         if i.target is VectorTarget.ACC:
@@ -390,19 +400,21 @@ class Machine:
         degree = np.maximum(x.degree, y.degree)
         return Operand(elements, kind, best(x.low, y.low), best(x.high, y.high), size, degree)
 
-    def _requantised(self, i: Vector, x: Operand, b: Indices) -> Operand:
-        entries, each = np.unique(b, return_inverse=True)
+    def _requantised(self, i: Vector, a: Indices, entries: Indices, each: Indices) -> Operand:
+        """``each``: for every micro-op which of the ``entries`` its parameters begin at."""
         low, high = self.low[entries + 1], self.high[entries + 1]
         if (low < FACTOR[0]).any() or (high > FACTOR[1]).any():
             raise NotProvedError("a multiplier may have more than 25 bits")
         bias, factor, amount = (closed(self.keys, self.acc[entries + n], self.kind[entries + n]) for n in range(3))
+        x, rows, kind = self.acc, a, self.kind[a]
+        if kind.any():
+            x, rows = closed(self.keys, x[a], kind), np.arange(len(a))
         limits = i.zero_point, i.low, i.high
-        elements = requantise(
-            self.keys, closed(self.keys, x.elements, x.kind), bias, factor, amount, limits, i.left_shift, each
-        )
-        least, most = (np.full_like(x.low, min(end, i.high) << i.left_shift) for end in (i.low, i.high))
-        size = np.full_like(x.size, float((1 + abs(i.zero_point) + abs(i.high)) << i.left_shift))
-        return Operand(elements, np.zeros_like(x.kind), least, most, size, np.ones_like(x.degree))
+        elements = requantise(self.keys, x, bias, factor, amount, limits, i.left_shift, (rows, each))
+        none, one = np.zeros((1, 1), np.uint8), np.ones((1, 1))
+        least, most = (np.full((1, 1), min(end, i.high) << i.left_shift, np.int64) for end in (i.low, i.high))
+        size = one * ((1 + abs(i.zero_point) + abs(i.high)) << i.left_shift)
+        return Operand(elements, none, least, most, size, one)
 
     def _arithmetic(self, i: Vector, x: Operand, d: Indices, b: Indices, start: npt.NDArray[np.bool_]) -> Operand:
         op, none = i.op, np.zeros_like(x.kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,17 @@ class MicroOps:
     a: Indices
     b: Indices
     first: npt.NDArray[np.bool_]
+
+    @cached_property
+    def ends(self) -> tuple[tuple[int, int], ...]:
+        """Least and largest offset of dst, a and b."""
+        return tuple((int(each.min()), int(each.max())) for each in (self.dst, self.a, self.b))
+
+    @cached_property
+    def distinct(self) -> tuple[Indices, Indices]:
+        """The offsets of b, each once, and for every micro-op which of these it has."""
+        offsets, each = np.unique(self.b, return_inverse=True)
+        return offsets, each
 
 
 @lru_cache(maxsize=4096)

@@ -75,21 +75,27 @@ def vanishes(which: int, bounds: tuple[Numbers, Numbers], other: tuple[Numbers, 
 
 def requantise(
     keys: Keys, x: Elements, bias: Elements, multiplier: Elements, shift: Elements, limits: tuple[int, int, int],
-    left_shift: int = 0, each: npt.NDArray[np.int64] | None = None,
+    left_shift: int = 0, rows: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None,
 ) -> Elements:  # fmt: skip
-    """``limits``: zero point, low, high. ``each``: for each value the row of the parameters that it has.
+    """``limits``: zero point, low, high. ``rows``: of ``x``, and for each of them the row of the parameters that it
+    has; without, ``x`` and the parameters broadcast.
 
     The bias joins the argument and the zero point the limits, since two programs may split these differently. Equal
     limits leave a constant, which is how padding may be written; so does a multiplier of 0, which padded channels have.
     """
     zero_point, low, high = limits
     if low >= high:
-        return np.broadcast_to(of_int(high << left_shift), x.shape)
+        shape = x.shape if rows is None else (len(rows[0]), x.shape[1])
+        return np.broadcast_to(of_int(high << left_shift), shape)
     key = keys.key("requantise", low - zero_point, high - zero_point, multiplier, shift)
     empty = multiplier == 0
-    if each is not None:
-        key, bias, empty = (np.broadcast_to(part, (len(multiplier), x.shape[1]))[each] for part in (key, bias, empty))
-    value = add(keys.under(key, add(x, bias)), of_int(zero_point))
+    if rows is None:
+        value = add(keys.under(key, add(x, bias)), of_int(zero_point))
+    else:
+        own, each = rows
+        key, bias, empty = (np.broadcast_to(part, (len(multiplier), x.shape[1])) for part in (key, bias, empty))
+        value = keys.under_sums(key, bias, each, x, own, zero_point)
+        empty = empty[each] if empty.any() else empty[:0]
     if empty.any():
         value = np.where(empty, of_int(min(max(zero_point, low), high)), value)
     return times_power(value, left_shift)

@@ -15,12 +15,13 @@ import numpy as np
 from ..compiler.graph.ir import Call, Constant, Expr, Function, GraphError, Module
 from ..compiler.graph.visit import calls
 from ..compiler.model import CompiledModel, CorePart, CoreStep, HostStep, TensorSlot
-from ..compiler.targets.accel.check import Range, check_instructions
+from ..compiler.targets.accel.check import Range, check_program
 from ..compiler.targets.errors import CompileError
 from ..hw.assembly import format_instruction
+from ..hw.columns import instructions_of
 from ..hw.errors import InstructionError
 from ..hw.isa import Instruction
-from ..hw.programs import disassemble
+from ..hw.programs import columns_of
 from .certificate import Alarm, Certificate, chance_of_error
 from .counterexample import with_counterexamples
 from .errors import NotProvedError, VerifyError
@@ -270,10 +271,9 @@ class _ProgramRun:
 def checked_instructions(core: CorePart, step: CoreStep) -> list[Instruction]:
     """The instructions of a program that has no race, deadlock or fault, so that its order is its meaning; else
     ProgramError, or InstructionError."""
-    instructions = disassemble(core.config, step.program)
     constants = tuple(Range(each.offset, each.offset + each.data.nbytes) for each in core.constants)
-    check_instructions(core.config, instructions, step.program_offset, constants)
-    return instructions
+    check_program(core.config, step.program, step.program_offset, constants)
+    return instructions_of(columns_of(core.config, step.program))
 
 
 def unequal_outputs(first: Module, second: Module, keys: Keys) -> list[Alarm]:

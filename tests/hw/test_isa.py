@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from weft.hw import isa, programs
 from weft.hw.assembly import format_instruction, parse_instruction
+from weft.hw.columns import instructions_of
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
 from weft.hw.decode import decode
 from weft.hw.errors import InstructionError
@@ -115,6 +116,7 @@ def test_columns_are_the_fields_of_all_instructions(case: tuple[CoreConfig, list
             assert program[number].opcode is opcode
             fields = {name: column[place] for name, column in each.fields.items()}
             assert fields == {name: getattr(program[number], name) for name in fields}
+    assert instructions_of(columns) == program
 
 
 @given(st.sampled_from(CONFIGS), st.integers(min_value=0), st.booleans())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from weft.verify.field import PRIME, add, of_int
 from weft.verify.keyed import Keys, fresh_seed, keyed_words
 
 
@@ -41,3 +42,16 @@ def test_functions_differ_by_name_and_by_every_parameter() -> None:
 
 def test_seeds_are_drawn_anew() -> None:
     assert fresh_seed() != fresh_seed()
+
+
+def test_sums_in_one_pass_are_sums_and_then_the_function() -> None:
+    """Also at the ends of the field, and for negative offsets."""
+    keys, random = Keys(3), np.random.default_rng(0)
+    x, added, key = (random.integers(0, PRIME, (rows, 5), dtype=np.uint64) for rows in (7, 3, 3))
+    x[0], added[0] = PRIME - 1, [0, 1, 2, PRIME - 1, PRIME - 2]
+    rows, each = np.array([0, 6, 0, 3, 2]), np.array([0, 2, 1, 1, 0])
+    for offset in (-128, 0, 127):
+        made = keys.made
+        wanted = add(keys.under(key[each], add(x[rows], added[each])), of_int(offset))
+        assert (keys.under_sums(key, added, each, x, rows, offset) == wanted).all()
+        assert keys.made == made + 2 * wanted.size
