@@ -19,7 +19,7 @@ from ..operators.depthwise_mode import row_cycles
 from ..operators.filled_parameters import TOGETHER, fills_pay
 from ..operators.lower import Kernel, Section
 from ..schedule.tiling import LOOP_ORDERS, Problem, Tiling, sizes_worth_trying
-from .tile_costs import estimates, fill, work_of
+from .tile_costs import chunks_of, estimates, fill, work_of
 from .tiles import Tiles
 
 THREADS = (1, 2, 4)
@@ -112,7 +112,7 @@ def features(problem: Problem, candidate: Candidate) -> Mapping[str, float]:
         "uneven": work.uneven,
         "tiles": math.log2(outer * tiles),
         "tile": math.log2(tiling.groups * problem.parts * tiling.rows * tiling.columns),
-        "chunks": math.log2(math.ceil(problem.reduction / tiling.reduction)) if tiling.reduction else 0.0,
+        "chunks": math.log2(int(chunks_of(problem, Tiles.of([tiling]))[0])) if tiling.reduction else 0.0,
         "taps": math.log2(problem.taps),
         "epilogue": math.log2(tiling.epilogue_groups * tiling.epilogue_rows * tiling.columns),
         "channels_outer": float(tiling.order[0] == "c"),

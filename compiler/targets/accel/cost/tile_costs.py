@@ -164,7 +164,7 @@ def _buffers(problem: Problem, tiling: Tiles, loops: _Loops) -> Iterator[Buffers
     yield Buffers(Memory.ACC, tile, threads, 0, zone="matrix" if problem.is_matrix else "vector")
     height, width = kernel.window.reach(tiling.rows, tiling.columns)
     inside = 1 if problem.reduction else _inside(problem, tiling, kernel.window)
-    chunks = _chunks(problem, tiling)
+    chunks = chunks_of(problem, tiling)
     if not problem.is_matrix:
         height, width = reach_of_chunk(problem, kernel.window, tiling, (height, width))
         read: Array | float = config.out_bytes
@@ -235,7 +235,7 @@ def _inside(problem: Problem, tiling: Tiles, window: Window) -> Array:
     return share
 
 
-def _chunks(problem: Problem, tiling: Tiles) -> Array:
+def chunks_of(problem: Problem, tiling: Tiles) -> Array:
     """In how many chunks of the reduction a tile's accumulators are computed."""
     if not problem.reduction:
         return chunks_of_window(problem, tiling)
@@ -363,7 +363,7 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
     fits = np.all([entries <= problem.rooms[place] for place, entries in used.items()], axis=0)
     outer, groups, height, width = problem.output
     pixels = outer * groups * problem.parts * height * width
-    chunks = _chunks(problem, tiling)
+    chunks = chunks_of(problem, tiling)
     matrix = (INSTRUCTION_OVERHEAD * tiles * chunks).astype(np.float64)
     if problem.kernel.section.tapped and problem.kernel.window is not None:
         matrix += outer * groups * height * _row_cycles(problem.kernel.window, width, tiling.columns) * problem.taps

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Function
-from weft.compiler.targets.accel.cost.space import lower_bound
+from weft.compiler.targets.accel.cost.space import features, lower_bound, space
 from weft.compiler.targets.accel.cost.tile_costs import estimate, tilings
 from weft.compiler.targets.accel.link import compile_kernel
 from weft.compiler.targets.accel.operators.lower import lower_function
@@ -102,3 +102,12 @@ def test_short_windows_and_products_are_not_cut() -> None:
     function = build.function(build.requantise(conv, 16, 1e6))
     assert 0 not in problem_of(function, PYNQ).reductions
     assert np.all(np.array(problem_of(function, PYNQ).reductions) <= 4)
+
+
+def test_a_search_sees_chunks_of_windows_as_it_does_those_of_products() -> None:
+    """Every point has features, and a window that is cut in two counts two chunks, though it reduces no channels."""
+    problem = problem_of(pool(PYNQ, "max_pool", 40, (1, 1000), (1, 1000)), PYNQ)
+    found = {point.tiling.reduction: features(problem, point)["chunks"] for point in space(problem)}
+    assert {size: found[size] for size in (250, 125)} == {250: 2, 125: 3}
+    whole = problem_of(pool(PYNQ, "max_pool", 40, (1, 64), (1, 64)), PYNQ)
+    assert {features(whole, point)["chunks"] for point in space(whole) if not point.tiling.reduction} == {0}
