@@ -17,7 +17,8 @@ from ..hw.axi import PAGE_BYTES
 from ..hw.system_config import SystemConfig
 from ..sim.dram import DramModel
 from ..sim.system_run import NOTHING, BusUse, SystemResult
-from ..sim.system_timing import TimedProgram, predict_system
+from ..sim.system_timing import predict_system
+from ..sim.timing_ports import TimedProgram
 from .errors import DeviceError
 from .module import StepRun
 from .profile import Profile, profile
@@ -110,12 +111,17 @@ class SystemProfile:
 def timed_rounds(model: CompiledModel, config: SystemConfig) -> tuple[list[list[TimedProgram]], range]:
     """Of each program of the model the copies that the cores run, as a loaded model has them, and what they share."""
     shared = constant_pages(model.on_core) if config.shared_reads else NOTHING
-    pitch = -(-model.on_core.window_bytes // PAGE_BYTES) * PAGE_BYTES if shared else 0
-    placed = [in_part(model, core * pitch) if shared else model for core in range(len(config.cores))]
+    pitch = -(-model.on_core.window_bytes // PAGE_BYTES) * PAGE_BYTES
+    parts = [core * pitch for core in range(len(config.cores))]
+    placed = [in_part(model, part) if shared else model for part in parts]
     rounds = [
-        [TimedProgram(code=step.program, offset=core * pitch + step.program_offset) for core, step in enumerate(steps)]
+        [
+            TimedProgram(code=step.program, offset=step.program_offset + (part if shared else 0),
+                         window_start=0 if shared else part)
+            for part, step in zip(parts, steps, strict=True)
+        ]
         for steps in zip(*(each.programs for each in placed), strict=True)
-    ]
+    ]  # fmt: skip
     return rounds, shared
 
 

@@ -101,7 +101,8 @@ class SystemDevice:
 
     def _timed(self, done: SystemResult) -> SystemResult:
         with IMPORTS:
-            from ..sim.system_timing import TimedProgram, predict_system
+            from ..sim.system_timing import predict_system
+            from ..sim.timing_ports import TimedProgram
 
         timed_programs: list[TimedProgram | None] = []
         for program, config in zip(self._programs, self.config.cores, strict=True):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum, unique
 
 from ..hw.dram_rate import DramRate
+from .dram_kinds import BankedDram
 from .errors import SimulationError
 
 
@@ -49,6 +50,9 @@ class DramModel(DramRate):
         Bursts of different IDs may overtake each other, and their beats mix.
     errors
         Part of the memory that answers with SLVERR.
+    banks
+        The DRAM behind the ports, all of which share it; a read of a closed bank then takes ``latency`` cycles, and a
+        port has ``bytes_per_cycle``. None: each port has a memory of its own, and addresses decide nothing.
     """
 
     jitter: int = 0
@@ -56,6 +60,7 @@ class DramModel(DramRate):
     outstanding: int = 32
     reorder: bool = False
     errors: BusErrors | None = None
+    banks: BankedDram | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,3 +68,9 @@ class DramModel(DramRate):
             value = getattr(self, name)
             if value < least:
                 raise SimulationError(f"DRAM model: {name} is {value}, but must be at least {least}")
+        if self.banks is not None and self.latency < self.banks.lone_cycles:
+            raise SimulationError(
+                f"DRAM model: latency is {self.latency}, but a read of a closed bank of {self.banks} takes "
+                f"{self.banks.lone_cycles} cycles",
+                hint="give a longer latency",
+            )

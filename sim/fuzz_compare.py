@@ -114,7 +114,7 @@ def _contents(simulator: Simulator) -> Contents:
 
 def _cycles_differ(case: Case, result: RunResult) -> str:
     code = assemble(case.config, case.instructions)
-    predicted = predict(case.config, code, case.dram, offset=case.program_offset)
+    predicted = predict(case.config, code, case.dram, offset=case.program_offset, window_start=case.window_start)
     if predicted.cycles != result.cycles:
         return f"the core takes {result.cycles} cycles, the timing model {predicted.cycles}"
     return ""

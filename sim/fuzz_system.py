@@ -16,7 +16,8 @@ from .fuzz import MEMORY_BYTES, Case, random_case, seeded
 from .system_fsim import FunctionalSystem
 from .system_rtl import RtlSystem
 from .system_run import NOTHING, CoreProgram, SystemResult
-from .system_timing import TimedProgram, predict_system
+from .system_timing import predict_system
+from .timing_ports import TimedProgram
 
 SEEDS_APART = 1_000_003
 """Between the programs of two cores."""
@@ -135,6 +136,8 @@ def timed(case: SystemCase, starts: tuple[int, ...]) -> list[TimedProgram]:
 
 
 def _time_differs(model: SystemResult, got: SystemResult) -> str:
+    if model.dram != got.dram:
+        return f"the DRAM did {got.dram}, in the model {model.dram}"
     for core, (first, second) in enumerate(zip(got.cores, model.cores, strict=True)):
         assert first is not None
         assert second is not None

@@ -130,11 +130,13 @@ class Machine {
 
     void configure(const WeftDram& dram) {
         memories_.clear();
-        for (unsigned port = 0; port < kPorts; ++port) memories_.push_back(std::make_unique<Memory>(dram));
+        banks_.reset(dram.banks ? new weft::Banks(*dram.banks) : nullptr);
+        for (unsigned port = 0; port < kPorts; ++port) memories_.push_back(std::make_unique<Memory>(dram, banks_.get()));
     }
 
     int run(WeftRun& request) {
         for (auto& memory : memories_) memory->rest();
+        if (banks_) banks_->rest();
         for (uint64_t i = 0; i < request.before_count; ++i) write(request.before[i].address, request.before[i].value);
         uint64_t cycles = start_apart(request);
         begin_run();
@@ -235,6 +237,7 @@ class Machine {
         return "";
     }
     Memory& memory() { return *memories_[0]; }
+    WeftDramUse dram_use() const { return banks_ ? banks_->use() : WeftDramUse{}; }
 
   private:
     static constexpr int kRegisterPatience = 1000;
@@ -296,6 +299,7 @@ class Machine {
     std::unique_ptr<Waves> waves_;  // after the core: closed before it goes
 #endif
     std::vector<WeftBus> buses_;
+    std::unique_ptr<weft::Banks> banks_;  // behind all ports
     std::vector<std::unique_ptr<Memory>> memories_;
     uint64_t now_ = 0;
     TraceRecorder trace_;
@@ -322,6 +326,7 @@ void weft_open_waves(
     static_cast<Machine*>(machine)->open_waves(path, first, stop, before, length);
 }
 void weft_close_waves(void* machine) { static_cast<Machine*>(machine)->close_waves(); }
+void weft_dram_use(void* machine, WeftDramUse* use) { *use = static_cast<Machine*>(machine)->dram_use(); }
 int weft_injected(void* machine) { return static_cast<Machine*>(machine)->memory().injected(); }
 
 // Content of a scratchpad's bank, entry after entry; null if there is no such bank.

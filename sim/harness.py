@@ -12,6 +12,7 @@ from ..hw.axi import PAGE_BYTES, Response
 from ..hw.isa import Engine
 from .c_interface import ACTIVITY, EVENT, CField, CStruct, enumeration, fields, header
 from .dram import BusFault
+from .dram_interface import interface_lines
 
 INTERFACE = "harness_interface.h"
 """The header that :func:`interface_header` is written to."""
@@ -39,6 +40,7 @@ _DRAM = CStruct(
         *fields("uint64_t", "latency", "bytes_per_cycle", "jitter", "seed", "outstanding", "reorder"),
         *fields("uint64_t", "error_start", "error_stop"),  # bus addresses
         *fields("uint64_t", "error_reads", "error_writes"),
+        CField("banks", "const WeftBanks*"),  # null: each port has a memory of its own, without banks
     ),
 )
 
@@ -102,6 +104,7 @@ def interface_header() -> str:
                 "WeftBusFault", "uint32_t", "kFault", {"NONE": 0, **{each.name: each.value for each in BusFault}}
             ),
             enumeration("WeftOutcome", "int", "kOutcome", {each.name: each.value for each in Outcome}),
+            *interface_lines(),
             *(struct.text for struct in (_DRAM, _ACCESS, _START, _RUN, EVENT, ACTIVITY)),
         ]
     )
@@ -111,5 +114,5 @@ def interface_header() -> str:
 def harness_files() -> dict[str, str]:
     """Names and texts of the C++ beside the verilated core."""
     folder = resources.files(__package__)
-    sources = {name: folder.joinpath(name).read_text() for name in ("harness.cpp", "harness_memory.h")}
+    sources = {name: folder.joinpath(name).read_text() for name in ("harness.cpp", "harness_memory.h", "dram_banks.h")}
     return {**sources, INTERFACE: interface_header()}

@@ -15,6 +15,7 @@
 #include "Vcore.h"
 #include "Vcore___024root.h"
 #include "harness_interface.h"  // structs and numbers that Python shares, written by sim/harness.py
+#include "dram_banks.h"  // after the structs that it uses
 #include "ports.h"
 
 namespace {
@@ -48,7 +49,8 @@ class Random {
 // bytes become visible with the response.
 class Memory {
   public:
-    explicit Memory(const WeftDram& settings) : settings_(settings), random_(settings.seed) {}
+    // `banks`: the DRAM behind all ports, if it has banks.
+    Memory(const WeftDram& settings, weft::Banks* banks) : settings_(settings), banks_(banks), random_(settings.seed) {}
 
     // Let something go wrong: `bit` of the next word for reader `id` where that is what is flipped.
     void inject(uint32_t fault, unsigned id, unsigned bit) {
@@ -134,6 +136,12 @@ class Memory {
     bool stall() { return settings_.jitter && !random_.below(8); }
     uint64_t due() { return now_ + settings_.latency + (settings_.jitter ? random_.below(settings_.jitter + 1) : 0); }
 
+    uint64_t due(uint64_t address, unsigned beats, bool write) {
+        if (!banks_) return due();
+        const uint64_t flat = due() - settings_.latency - now_;
+        return uint64_t(banks_->due(int64_t(now_), address - settings_.base, beats, kBusBytes, write)) + flat;
+    }
+
     uint8_t response_at(uint64_t address, bool write) const {
         if (address < settings_.base || address + kBusBytes > settings_.base + settings_.size) return kResponseDecerr;
         const bool armed = write ? settings_.error_writes : settings_.error_reads;
@@ -218,7 +226,8 @@ class Memory {
     void accept_read(const WeftBus& bus) {
         check_burst("AR", bus.araddr, bus.arlen, bus.arsize, bus.arburst);
         const unsigned id = bus.arid;
-        reads_[id].push_back({bus.araddr, due(), unsigned(bus.arlen) + 1, 0});
+        const unsigned beats = unsigned(bus.arlen) + 1;
+        reads_[id].push_back({bus.araddr, due(bus.araddr, beats, false), beats, 0});
         order_[id].push_back(accepted_++);
         ++reads_pending_;
     }
@@ -240,7 +249,7 @@ class Memory {
         if (last != bool(bus.wlast)) fail("WLAST does not mark the last beat of its burst");
         if (last) {
             write.complete = true;
-            write.due = due();
+            write.due = due(write.address, write.beats, true);
             ++collecting_;
         }
         credit_ -= std::min<uint64_t>(credit_, kBusBytes);
@@ -298,6 +307,7 @@ class Memory {
     }
 
     const WeftDram settings_;
+    weft::Banks* const banks_;
     Random random_;
     uint64_t now_ = 0;
     uint64_t credit_ = 0;

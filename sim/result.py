@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ..hw.cycle_class import CycleClass
 from ..hw.isa import ENGINE_NAMES, Engine, Fault
 from . import c_interface
+from .dram_interface import DramUse
 
 EVENT: np.dtype[np.void] = np.dtype(c_interface.EVENT.python())
 """One instruction's life: ``engine``, ``number``, and the cycles ``start`` and ``retire``."""
@@ -60,6 +61,8 @@ class RunResult:
         DRAM traffic on the data bus, the program's own instructions included.
     tokens_left
         Tokens (from, to) that nobody took; ``None`` where the simulator cannot see them. Empty for a balanced program.
+    dram
+        What a DRAM with banks did; ``None`` where the memory has none, or in a system, whose cores share it.
     """
 
     cycles: int | None
@@ -69,3 +72,4 @@ class RunResult:
     counters: Mapping[Engine, Mapping[CycleClass, int]] = field(default_factory=dict)
     tokens_left: Mapping[tuple[Engine, Engine], int] | None = None
     trace: Trace | None = None
+    dram: DramUse | None = None

@@ -25,6 +25,7 @@ from ..hw.system_config import SystemConfig
 from . import harness
 from .build import BuildTimes, Progress, build_library
 from .dram import BusFault, DramModel
+from .dram_interface import DramUse, Use, describe_banks
 from .errors import SimulationError
 from .harness import Outcome
 from .result import ACTIVITY, EVENT, FaultRecord, RunResult, Trace
@@ -63,7 +64,8 @@ class RtlMachine:
         padded = -(-max(memory_bytes, 1) // PAGE_BYTES) * PAGE_BYTES
         self._bytes: Bytes = np.zeros(padded, np.uint8)
         self.dram: Bytes = self._bytes[:memory_bytes]
-        self._settings = memory_settings(self._bytes, dram or DramModel.of(config))
+        self._model = dram or DramModel.of(config)
+        self._settings = memory_settings(self._bytes, self._model)
         self._machine = self._library.weft_new(ctypes.byref(self._settings))
 
     def __del__(self) -> None:
@@ -73,8 +75,16 @@ class RtlMachine:
 
     def set_dram(self, dram: DramModel) -> None:
         """Other timing or errors from the next run on; contents stay."""
-        self._settings = memory_settings(self._bytes, dram)
+        self._model, self._settings = dram, memory_settings(self._bytes, dram)
         self._library.weft_configure(self._machine, ctypes.byref(self._settings))
+
+    def dram_use(self) -> DramUse | None:
+        """What a DRAM with banks did in the last run; None for another."""
+        if self._model.banks is None:
+            return None
+        use = Use()
+        self._library.weft_dram_use(self._machine, ctypes.byref(use))
+        return DramUse.of(use)
 
     def read_register(self, address: int) -> int:
         """A 32-bit register, through AXI4-Lite; in a system the window of core ``i`` begins at ``i * WINDOW_BYTES``."""
@@ -198,7 +208,7 @@ class RtlSimulator(RtlMachine):
             raise SimulationError(f"the core broke the bus protocol: {problem}")
         if outcome == Outcome.CYCLE_LIMIT:
             raise SimulationError(f"the core has not finished after {cycle_limit} cycles (status {status!r})")
-        result = result_of(self.config, values)
+        result = replace(result_of(self.config, values), dram=self.dram_use())
         return replace(result, trace=self._trace(result.cycles or 0)) if trace else result
 
     def _trace(self, cycles: int) -> Trace:
@@ -300,6 +310,7 @@ def memory_settings(memory: Bytes, dram: DramModel) -> Any:
             if errors
             else (0, 0, 0, 0)
         ),
+        None if (banks := describe_banks(dram)) is None else ctypes.addressof(banks),
     )
 
 
@@ -371,6 +382,7 @@ _ARGUMENTS: dict[str, list[type]] = {
     "reset": [ctypes.c_void_p, ctypes.c_void_p],
     "inject": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32],
     "injected": [ctypes.c_void_p],
+    "dram_use": [ctypes.c_void_p, ctypes.c_void_p],
     "memory": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32],
     "protocol_error": [ctypes.c_void_p],
     "events": [ctypes.c_void_p, ctypes.c_void_p],

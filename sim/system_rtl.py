@@ -137,4 +137,4 @@ class RtlSystem(RtlMachine):
         for place, core in enumerate(cores):
             results[core] = result_of(self.config.cores[core], values[core])
             begun[core] = int(first[place].cycle) if len(first) > 1 else 0
-        return SystemResult(tuple(results), tuple(begun))
+        return SystemResult(tuple(results), tuple(begun), dram=self.dram_use())

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ..hw.axi import PAGE_BYTES
 from ..hw.system_config import SystemConfig
+from .dram_interface import DramUse
 from .errors import SimulationError
 from .result import RunResult
 
@@ -64,12 +65,15 @@ class SystemResult:
     bus
         Of each port that several cores share, what its bus did, where that was recorded: records of
         :data:`~weft.sim.result.BUS_USE`.
+    dram
+        What the DRAM behind all ports did, if it has banks.
     """
 
     cores: tuple[RunResult | None, ...]
     starts: tuple[int, ...]
     port_use: tuple[PortUse | None, ...] = ()
     bus: tuple[BusUse | None, ...] = field(default=(), compare=False, repr=False)
+    dram: DramUse | None = None
 
     @property
     def cycles(self) -> int | None:

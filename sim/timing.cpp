@@ -1,7 +1,7 @@
 // The timing model: one call predicts one program, or one for each of several cores on a port. Python's side is
 // sim/timing.py and sim/system_timing.py.
 
-#include "timing_shared.h"
+#include "timing_system.h"
 
 namespace weft {
 
@@ -75,41 +75,70 @@ uint64_t weft_timing_activity(void* machine, const WeftActivity** first) {
     return activity.size();
 }
 
-// As weft_timing_predict, for `count` cores on one port behind an arbiter: a program each, started in cycle `starts`.
-// With `traced`, that is the finished prediction with its traces, for weft_timing_shared_delete. Evaluated cycles, or -1 if a program does not end, or -2 - i if an instruction of program i is illegal.
-int64_t weft_timing_predict_shared(const WeftTimingProgram* programs, const WeftTimingSharedReads* shared, uint64_t count,
-                                   int64_t limit, int32_t every_cycle, WeftTimingResult* results,
-                                   WeftTimingPortUse* use, void** traced) {
+// As weft_timing_predict, for `count` cores, whose ports share a DRAM with `banks` or (null) are one: a program each,
+// started in its cycle. With `traced`, that is the finished prediction with its traces, for weft_timing_shared_delete.
+// Evaluated cycles, or -1 if a program does not end, or -2 - i if an instruction of program i is illegal.
+int64_t weft_timing_predict_shared(const WeftTimingProgram* programs, const WeftTimingSharedReads* shared,
+                                   const WeftBanks* banks, uint64_t count, int64_t limit, int32_t every_cycle,
+                                   WeftTimingResult* results, WeftTimingPortUse* use, WeftDramUse* dram, void** traced) {
     std::vector<std::vector<weft::Instruction>> decoded(count);
     for (uint64_t i = 0; i < count; ++i) {
         const WeftTimingProgram& program = programs[i];
         if (!weft::decode_program(*program.core, program.code, program.count, decoded[i])) return -2 - int64_t(i);
     }
-    auto machine = std::make_unique<weft::SharedMachine>(programs, *shared, std::move(decoded), traced != nullptr);
+    auto machine = std::make_unique<weft::SystemMachine>(programs, *shared, banks, std::move(decoded), traced != nullptr);
     const int64_t evaluated = machine->run(limit, every_cycle, results, use);
+    if (machine->banks()) *dram = machine->banks()->use();
     if (traced) *traced = machine.release();
     return evaluated;
 }
 
-void weft_timing_shared_delete(void* machine) { delete static_cast<weft::SharedMachine*>(machine); }
+void weft_timing_shared_delete(void* machine) { delete static_cast<weft::SystemMachine*>(machine); }
 
 uint64_t weft_timing_shared_events(void* machine, uint64_t place, const WeftEvent** first) {
-    const auto& events = static_cast<weft::SharedMachine*>(machine)->model(place).events();
+    const auto& events = static_cast<weft::SystemMachine*>(machine)->model(place).events();
     *first = events.data();
     return events.size();
 }
 
 uint64_t weft_timing_shared_activity(void* machine, uint64_t place, const WeftActivity** first) {
-    const auto& activity = static_cast<weft::SharedMachine*>(machine)->model(place).activity();
+    const auto& activity = static_cast<weft::SystemMachine*>(machine)->model(place).activity();
     *first = activity.data();
     return activity.size();
 }
 
-// Bits of `cores` are places on the port; cycles are those of the system.
-uint64_t weft_timing_shared_bus(void* machine, const WeftBusUse** first) {
-    const auto& uses = static_cast<weft::SharedMachine*>(machine)->bus();
+// Of a port with an arbiter. Bits of `cores` are places on it; cycles are those of the system.
+uint64_t weft_timing_shared_bus(void* machine, uint64_t port, const WeftBusUse** first) {
+    const auto& uses = static_cast<weft::SystemMachine*>(machine)->bus(port);
     *first = uses.data();
     return uses.size();
+}
+
+// Of a DRAM with banks, in the order in which they were decided.
+uint64_t weft_timing_shared_commands(void* machine, const WeftDramCommand** first) {
+    const auto& commands = static_cast<weft::SystemMachine*>(machine)->banks()->commands();
+    *first = commands.data();
+    return commands.size();
+}
+
+// A DRAM with banks that got `count` bursts, in their order; `due` gets when each is answered.
+void* weft_dram_serve(const WeftBanks* banks, const WeftDramBurst* bursts, uint64_t count, uint32_t beat_bytes, int64_t* due,
+                      WeftDramUse* use) {
+    auto* served = new weft::Banks(*banks, true);
+    for (uint64_t i = 0; i < count; ++i) {
+        const WeftDramBurst& burst = bursts[i];
+        due[i] = served->due(int64_t(burst.cycle), burst.address, burst.beats, beat_bytes, burst.write);
+    }
+    *use = served->use();
+    return served;
+}
+
+void weft_dram_delete(void* banks) { delete static_cast<weft::Banks*>(banks); }
+
+uint64_t weft_dram_commands(void* banks, const WeftDramCommand** first) {
+    const auto& commands = static_cast<weft::Banks*>(banks)->commands();
+    *first = commands.data();
+    return commands.size();
 }
 
 }  // extern "C"

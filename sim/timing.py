@@ -10,24 +10,20 @@ from __future__ import annotations
 import ctypes
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..hw.config import PROGRAM_ALIGNMENT, CoreConfig
-from ..hw.cycle_class import CycleClass
+from ..hw.config import CoreConfig
 from ..hw.dram_rate import DramRate
-from ..hw.isa import Engine, Opcode
 from ..hw.programs import disassemble
+from ..hw.system_config import SystemConfig
 from .dram import DramModel
 from .errors import SimulationError
 from .result import ACTIVITY, EVENT, RunResult, Trace
 from .timing_interface import Result, describe_core
 from .timing_library import timing_library
-from .work import check_work
-
-CYCLE_LIMIT = 10_000_000_000
+from .timing_ports import CYCLE_LIMIT, TimedProgram, check_program, in_order, predict_together, records, result_of
 
 PREDICTIONS_KEPT = 64
 """Programs that a :class:`Predictor` remembers: those of one network."""
@@ -47,16 +43,18 @@ def predict(
     dram: DramModel | None = None,
     *,
     offset: int = 0,
+    window_start: int = 0,
     trace: bool = False,
 ) -> RunResult:
     """Predict a run of ``program`` (instruction bytes, as :func:`weft.hw.programs.assemble` makes them).
 
     The program must be legal: run it on the functional simulator first if that is not known. Indices and addresses are
-    not checked; errors of the bus (``dram.errors``) are left out. ``offset`` is the program's place in the window.
+    not checked; errors of the bus (``dram.errors``) are left out. ``offset`` is the program's place in the window,
+    ``window_start`` the window's in the memory, which counts only where that has banks.
     :class:`SimulationError` says that the program does not end, or asks for too much work; :class:`InstructionError`
     names an instruction that exists in no form.
     """
-    return predict_details(config, program, dram, offset=offset, trace=trace).result
+    return predict_details(config, program, dram, offset=offset, window_start=window_start, trace=trace).result
 
 
 def predict_details(
@@ -65,10 +63,14 @@ def predict_details(
     dram: DramModel | None = None,
     *,
     offset: int = 0,
+    window_start: int = 0,
     trace: bool = False,
     every_cycle: bool = False,
 ) -> Prediction:
     """:func:`predict`; ``every_cycle`` looks at every part in every cycle (slow; to test that nothing is missed)."""
+    if dram is not None and dram.banks is not None:
+        return _with_banks(config, TimedProgram(code=program, offset=offset, window_start=window_start), dram,
+                           trace, every_cycle)  # fmt: skip
     code = np.ascontiguousarray(program, np.uint8)
     size = config.instruction_bytes
     count = len(code) // size
@@ -92,19 +94,12 @@ def predict_details(
     return Prediction(replace(result_of(config, result), trace=recorded), int(result.evaluated))
 
 
-def result_of(config: CoreConfig, result: Any) -> RunResult:
-    """The struct that the model fills in, as a run reports it."""
-    counters = {
-        which: {kind: total for kind in CycleClass.__members__.values() if (total := int(row[kind.value]))}
-        for which, row in zip(Engine, result.counters, strict=True)
-    }
-    return RunResult(
-        cycles=int(result.cycles),
-        fault=None,
-        bytes_read=int(result.read_beats) * config.bus_bytes,
-        bytes_written=int(result.write_beats) * config.bus_bytes,
-        counters=counters,
-    )
+def _with_banks(
+    config: CoreConfig, program: TimedProgram, dram: DramModel, trace: bool, every_cycle: bool
+) -> Prediction:
+    """A core alone, as a system of one."""
+    done = predict_together(SystemConfig(cores=(config,)), (0,), (program,), dram, trace=trace, every_cycle=every_cycle)
+    return Prediction(replace(done.results[0], dram=done.dram), done.evaluated)
 
 
 def program_cycles(config: CoreConfig, rate: DramRate, program: npt.NDArray[np.uint8], offset: int) -> int:
@@ -133,43 +128,8 @@ class Predictor:
         return self._known[key]
 
 
-def check_program(config: CoreConfig, code: npt.NDArray[np.uint8], offset: int) -> None:
-    """Only what would make the model read or count nonsense: :class:`SimulationError`."""
-    if offset % PROGRAM_ALIGNMENT:
-        raise SimulationError(f"program offset {offset:#x} is not a multiple of {PROGRAM_ALIGNMENT}")
-    size = config.instruction_bytes
-    if len(code) % size:
-        disassemble(config, code)  # raises, and says why
-    words = code.reshape(-1, size)
-    opcodes, engines = words[:, 0] & 7, words[:, 0] >> 3 & 7
-    if np.any(opcodes == 0) or np.any(engines >= len(Engine)):
-        disassemble(config, code)
-    if not np.any(opcodes == Opcode.FINISH):
-        raise SimulationError("the program has no FINISH")
-    check_work(config, code)
-
-
 def _trace(library: ctypes.CDLL, machine: int) -> Trace:
     """The recorded trace."""
-    return in_order(records(library, machine, "events", EVENT), records(library, machine, "activity", ACTIVITY))
-
-
-def in_order(events: npt.NDArray[np.void], activity: npt.NDArray[np.void]) -> Trace:
-    """Records as the model leaves them, in the order in which the RTL's are: events as they retire, activity by
-    engine."""
-    return Trace(
-        events[np.lexsort((events["engine"], events["retire"]))],
-        activity[np.lexsort((activity["start"], activity["engine"]))],
+    return in_order(
+        records(library, machine, "timing_events", EVENT), records(library, machine, "timing_activity", ACTIVITY)
     )
-
-
-def records(
-    library: ctypes.CDLL, machine: Any, name: str, dtype: np.dtype[np.void], *which: int
-) -> npt.NDArray[np.void]:
-    """A copy of what the library's function ``name`` shows of a machine; ``which``: of which of its cores."""
-    first = ctypes.c_void_p()
-    count = getattr(library, f"weft_timing_{name}")(machine, *which, ctypes.byref(first))
-    if not count:
-        return np.zeros(0, dtype)
-    raw = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(first.value or 0)
-    return np.frombuffer(raw, dtype).copy()

@@ -40,6 +40,7 @@ from ..hw.load_writer import LoadKind, LoadTargets
 from ..hw.weight_form import FOUR_BITS
 from .c_interface import ACTIVITY, BUS_USE, EVENT, CField, CStruct, enumeration, fields, header
 from .dram import DramModel
+from .dram_interface import interface_lines
 
 INTERFACE = "timing_interface.h"
 """The header that :func:`interface_header` is written to."""
@@ -123,6 +124,7 @@ _PROGRAM = CStruct(
         CField("core", "const WeftTimingCore*"),
         CField("code", "const uint8_t*"),
         *fields("uint64_t", "count", "offset", "window_start"),
+        *fields("uint64_t", "port", "arbiter"),  # which port the core is on, and whether others could be on it
         CField("start", "int64_t"),  # cycle of the system in which the core starts
     ),
 )
@@ -197,6 +199,7 @@ def interface_header() -> str:
             f"constexpr size_t kWaitingReads = {shared_reads.WAITING};  // of a core, for the same reads of the others",
             f"constexpr unsigned kMostCores = {system_config.MOST_CORES};",
             "}  // namespace weft",
+            *interface_lines(),
             *(struct.text for struct in (_CORE, _RESULT, _PROGRAM, _SHARED_READS, _PORT_USE, EVENT, ACTIVITY, BUS_USE)),
         ]
     )

@@ -19,8 +19,11 @@ HEADERS = (
     "timing_compute.h",
     "timing_transfer.h",
     "timing_core.h",
+    "timing_port.h",
     "timing_rendezvous.h",
     "timing_shared.h",
+    "timing_system.h",
+    "dram_banks.h",
 )
 
 
@@ -53,23 +56,33 @@ def timing_library() -> ctypes.CDLL:
     loaded.weft_timing_predict_shared.argtypes = [
         ctypes.c_void_p,
         ctypes.c_void_p,
+        ctypes.c_void_p,
         ctypes.c_uint64,
         ctypes.c_int64,
         ctypes.c_int32,
+        *[ctypes.c_void_p] * 4,
+    ]
+    loaded.weft_dram_serve.restype = ctypes.c_void_p
+    loaded.weft_dram_serve.argtypes = [
         ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_uint64,
+        ctypes.c_uint32,
         ctypes.c_void_p,
         ctypes.c_void_p,
     ]
+    loaded.weft_dram_delete.restype = None
+    loaded.weft_dram_delete.argtypes = [ctypes.c_void_p]
     loaded.weft_timing_shared_delete.restype = None
     loaded.weft_timing_shared_delete.argtypes = [ctypes.c_void_p]
-    for name in ("shared_events", "shared_activity"):
+    for name in ("shared_events", "shared_activity", "shared_bus"):
         function = getattr(loaded, f"weft_timing_{name}")
         function.restype = ctypes.c_uint64
         function.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p]
     loaded.weft_timing_delete.restype = None
     loaded.weft_timing_delete.argtypes = [ctypes.c_void_p]
-    for name in ("events", "activity", "shared_bus"):
-        function = getattr(loaded, f"weft_timing_{name}")
+    for name in ("timing_events", "timing_activity", "timing_shared_commands", "dram_commands"):
+        function = getattr(loaded, f"weft_{name}")
         function.restype = ctypes.c_uint64
         function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     return loaded

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "timing.h"
+#include "dram_banks.h"  // after the structs that it uses
 
 namespace weft {
 
@@ -192,13 +193,21 @@ struct WriteMaster {
     int64_t gathered = 0, outstanding = 0, all_beats = 0;
     bool address_valid = false, data_valid = false;
     unsigned beats = 0, written = 0;
+    uint32_t word = 0;  // of the burst that is asked for
     Ring<Cycle> last_answers;  // cycles in which the engine hears that the last burst of a STORE is acknowledged
+};
+
+// What a core's memory needs to know where its bursts fall in a DRAM with banks; without one, addresses decide nothing.
+struct DramPlace {
+    Banks* banks = nullptr;
+    Cycle start = 0;  // cycle of the system in which the core's own count begins
+    uint64_t window_start = 0;
 };
 
 // sim/harness_memory.h: Memory. Reads and writes share the bandwidth; bursts wait for their latency.
 struct Dram : Port {
-    explicit Dram(const Core& core)
-        : core(core), random_state(seeded(uint64_t(core.seed))), credit(core.bus_bytes + core.bytes_per_cycle - 1) {}
+    explicit Dram(const Core& core, const DramPlace& place = {})
+        : core(core), place(place), random_state(seeded(uint64_t(core.seed))), credit(core.bus_bytes + core.bytes_per_cycle - 1) {}
 
     void step(Cycle now, Wakes& wakes, const ReadMaster& reads_from, const WriteMaster& writes_from) {
         const int64_t bus = core.bus_bytes, most = bus + core.bytes_per_cycle - 1;
@@ -215,7 +224,7 @@ struct Dram : Port {
             answering = true;
         }
         if (reads_from.address_valid && address_ready) {
-            reads[reads_from.id].push({due(now), reads_from.beats, accepted++});
+            reads[reads_from.id].push({due(now, reads_from.word, reads_from.beats, false), reads_from.beats, accepted++});
             ++reads_pending;
         }
         answered = answering && writes_from.unanswered.can_pop(now);
@@ -228,13 +237,15 @@ struct Dram : Port {
             Write& write = writes[collecting];
             if (--write.beats == 0) {
                 write.complete = true;
-                write.due = due(now);
+                write.due = due(now, write.word, write.size, true);
                 ++collecting;
             }
             credit -= bus;
             write_turn = false;
         }
-        if (writes_from.address_valid && write_address_ready) writes.push({writes_from.beats, false, 0});
+        if (writes_from.address_valid && write_address_ready) {
+            writes.push({writes_from.beats, false, 0, writes_from.word, writes_from.beats});
+        }
 
         if (beat || reads_from.address_valid) wakes.wake(kReadMaster, now);
         if (answered || writes_from.address_valid || writes_from.data_valid) wakes.wake(kWriteMaster, now);
@@ -271,9 +282,12 @@ struct Dram : Port {
         unsigned beats;
         bool complete;
         Cycle due;
+        uint32_t word;
+        unsigned size;
     };
 
     const Core& core;
+    const DramPlace place;
 
   private:
     static uint64_t seeded(uint64_t seed) { return (seed * 0x9E3779B97F4A7C15ull + 0x2545F4914F6CDD1Dull) | 1; }
@@ -285,6 +299,14 @@ struct Dram : Port {
     }
     bool stalls() { return core.jitter && !below(8); }
     Cycle due(Cycle now) { return now + core.latency + (core.jitter ? Cycle(below(uint64_t(core.jitter) + 1)) : 0); }
+
+    Cycle due(Cycle now, uint32_t word, unsigned beats, bool write) {
+        const Cycle flat = due(now);
+        if (!place.banks) return flat;
+        const uint64_t address = place.window_start + uint64_t(word) * uint64_t(core.bus_bytes);
+        const Cycle banked = place.banks->due(now + place.start, address, beats, uint32_t(core.bus_bytes), write);
+        return banked - place.start + (flat - now - core.latency);
+    }
 
     void offer_read(Cycle now) {
         if (credit < core.bus_bytes || !reads_pending || stalls()) return;
@@ -384,6 +406,7 @@ inline void WriteMaster::step(Cycle now, Wakes& wakes, const Port& port) {
     if (next_word || data_taken) data_valid = next_word;
     if (begins) {
         beats = cutter->burst().beats;
+        word = cutter->burst().word;
         gathered -= beats;
         lengths.push(now, beats);
         unanswered.push(now, cutter->burst().last);

@@ -1,11 +1,10 @@
-// Several cores on one memory port: the arbiter of hw/interconnect.py with the memory of sim/harness_memory.h behind it,
-// and the loop that steps the cores together.
+// Several cores on one memory port: the arbiter of hw/interconnect.py with the memory of sim/harness_memory.h behind it.
 
 #pragma once
 
 #include <array>
-#include <memory>
 
+#include "timing_port.h"
 #include "timing_rendezvous.h"
 
 namespace weft {
@@ -13,10 +12,11 @@ namespace weft {
 namespace {
 
 // The arbiter and the memory. Each core counts cycles from its own start.
-class SharedPort {
+class SharedPort : public MemoryPort {
   public:
-    SharedPort(const Core& memory, unsigned count, const WeftTimingSharedReads& shared, bool trace)
+    SharedPort(const Core& memory, unsigned count, const WeftTimingSharedReads& shared, Banks* banks, bool trace)
         : core_(memory),
+          banks_(banks),
           masters_(count),
           reads_(count * kReadClients),
           rendezvous_(count, shared),
@@ -26,18 +26,17 @@ class SharedPort {
         last_read_ = count;
         last_write_ = count - 1;
     }
-    void connect(unsigned place, CoreModel& model, const WeftTimingProgram& program) {
+    void connect(unsigned place, CoreModel& model, const WeftTimingProgram& program) override {
         masters_[place].model = &model;
         masters_[place].start = program.start;
         masters_[place].window_start = program.window_start;
     }
-    const Port& port(unsigned place) const { return masters_[place].port; }
-    const WeftTimingPortUse& use(unsigned place) const { return masters_[place].use; }
-    const std::vector<WeftBusUse>& bus() const { return bus_; }
-    Cycle wake = kNever;
+    const Port& port(unsigned place) const override { return masters_[place].port; }
+    const WeftTimingPortUse& use(unsigned place) const override { return masters_[place].use; }
+    const std::vector<WeftBusUse>& bus() const override { return bus_; }
+    bool is_shared() const override { return true; }
 
-    // `running`: the cores whose programs run in this cycle.
-    void step(Cycle now, uint32_t running) {
+    void step(Cycle now, uint32_t running) override {
         begin(now);
         const bool address_ready = reads_pending_ < core_.outstanding;
         const bool write_address_ready = int64_t(writes_.size()) < core_.outstanding;
@@ -60,9 +59,7 @@ class SharedPort {
         wake_next(now);
     }
 
-    // Cycles from the next on in which a word comes to one core's client, none of them a burst's last, and nobody else
-    // wants anything of the port.
-    Cycle streams(Cycle now, unsigned& place, unsigned& id) const {
+    Cycle streams(Cycle now, unsigned& place, unsigned& id) const override {
         if (last_step_ != now || !beaten_ || beat_last_ || credit_ != core_.bytes_per_cycle - 1) return 0;
         if (core_.bytes_per_cycle < core_.bus_bytes || answering_ || read_held_.cores || write_held_.valid) return 0;
         if (rendezvous_moves_) return 0;
@@ -77,7 +74,7 @@ class SharedPort {
         id = burst.id;
         return std::min(answer, Cycle(reads_[beat_queue_].front().beats) - 1);
     }
-    void stream(Cycle beats) {
+    void stream(Cycle beats) override {
         reads_[beat_queue_].front().beats -= unsigned(beats);
         if (trace_) note(reads_[beat_queue_].front().burst.cores, false, last_step_ + 1, beats);
         last_step_ += beats;
@@ -97,6 +94,7 @@ class SharedPort {
     struct ReadBurst {
         uint32_t cores = 0;  // to which its words go
         unsigned id = 0, beats = 0;
+        uint64_t address = 0;
         std::array<Cycle, kMostCores> asked{};  // by those cores
     };
     struct Read {
@@ -110,13 +108,15 @@ class SharedPort {
         unsigned beats, master;
         Cycle asked;
         unsigned size;
+        uint64_t address;
         bool complete = false;
         Cycle due = 0;
     };
     struct Address {
         bool valid = false;
-        unsigned master = 0, id = 0, beats = 0;
+        unsigned master = 0, beats = 0;
         Cycle asked = 0;
+        uint64_t address = 0;
     };
 
     void begin(Cycle now) {
@@ -143,6 +143,9 @@ class SharedPort {
 
     uint64_t address_of(const Master& master) const {
         return master.window_start + uint64_t(master.model->reads().word) * core_.bus_bytes;
+    }
+    Cycle due(Cycle now, uint64_t address, unsigned beats, bool write) {
+        return banks_ ? banks_->due(now, address, beats, uint32_t(core_.bus_bytes), write) : now + core_.latency;
     }
     // The core's address is for the rendezvous.
     bool shared(const Master& master) const {
@@ -180,7 +183,10 @@ class SharedPort {
         for (unsigned place = 0; place < masters_.size(); ++place) {
             if (!(read.burst.cores >> place & 1)) continue;
             Master& master = masters_[place];
-            if (!read.started) master.use.read_wait += now - (read.burst.asked[place] + 1 + core_.latency);
+            if (!read.started) {
+                const Cycle alone = read.burst.asked[place] + 1 + core_.latency;
+                master.use.read_wait += banks_ ? std::max<Cycle>(0, now - alone) : now - alone;
+            }
             master.port.beat = true;
             master.port.beat_id = read.burst.id;
             master.port.beat_last = beat_last_;
@@ -205,7 +211,8 @@ class SharedPort {
             const ReadBurst& burst = read_held_;
             // Weights of all cores have one ID, so that they come in the order of their addresses.
             const unsigned place = shares_ && burst.id == kClientLoadw ? 0 : unsigned(__builtin_ctz(burst.cores));
-            reads_[place * kReadClients + burst.id].push({now + core_.latency, burst.beats, accepted_++, burst});
+            reads_[place * kReadClients + burst.id].push(
+                {due(now, burst.address, burst.beats, false), burst.beats, accepted_++, burst});
             ++reads_pending_;
             read_held_.cores = 0;
         }
@@ -249,14 +256,15 @@ class SharedPort {
     }
     ReadBurst alone(unsigned place) {
         Master& master = masters_[place];
-        ReadBurst burst{1u << place, master.model->reads().id, master.model->reads().beats};
+        ReadBurst burst{1u << place, master.model->reads().id, master.model->reads().beats, address_of(master)};
         burst.asked[place] = master.read_asked;
         accept(master);
         return burst;
     }
     ReadBurst together(uint32_t& served) {
         served = rendezvous_.group();
-        ReadBurst burst{served, kClientLoadw, rendezvous_.front(rendezvous_.first()).beats};
+        const WaitingRead& first = rendezvous_.front(rendezvous_.first());
+        ReadBurst burst{served, kClientLoadw, first.beats, first.address};
         for (unsigned place = 0; place < masters_.size(); ++place) {
             if (!(served >> place & 1)) continue;
             burst.asked[place] = rendezvous_.front(place).asked;
@@ -271,7 +279,8 @@ class SharedPort {
         Master& master = masters_[write.master];
         if (!master.model->writes().unanswered.can_pop(now - master.start)) return;
         const Cycle words = (Cycle(write.size - 1) * core_.bus_bytes + core_.bytes_per_cycle - 1) / core_.bytes_per_cycle;
-        master.use.write_wait += now - (write.asked + 2 + std::max(words, Cycle(write.size) - 1) + core_.latency);
+        const Cycle alone = write.asked + 2 + std::max(words, Cycle(write.size) - 1) + core_.latency;
+        master.use.write_wait += banks_ ? std::max<Cycle>(0, now - alone) : now - alone;
         master.port.answered = true;
         answering_ = false;
         writes_.pop();
@@ -284,7 +293,7 @@ class SharedPort {
         if (trace_) note(1u << write.master, true, now, 1);
         if (--write.beats == 0) {
             write.complete = true;
-            write.due = now + core_.latency;
+            write.due = due(now, write.address, write.size, true);
             ++collecting_;
             order_.pop();
         }
@@ -297,13 +306,15 @@ class SharedPort {
         const int granted = pick(last_write_, unsigned(masters_.size()), wants);
         const bool free = !write_held_.valid || ready;
         if (write_held_.valid && ready) {
-            writes_.push({write_held_.beats, write_held_.master, write_held_.asked, write_held_.beats});
+            writes_.push({write_held_.beats, write_held_.master, write_held_.asked, write_held_.beats, write_held_.address});
             write_held_.valid = false;
         }
         if (granted < 0 || !free || !room) return;
         Master& master = masters_[granted];
         master.port.write_address_ready = true;
-        write_held_ = {true, unsigned(granted), 0, master.model->writes().beats, master.write_asked};
+        const WriteMaster& writes = master.model->writes();
+        write_held_ = {true, unsigned(granted), writes.beats, master.write_asked,
+                       master.window_start + uint64_t(writes.word) * core_.bus_bytes};
         master.write_asked = kNever;
         ++master.use.bursts_written;
         order_.push(unsigned(granted));
@@ -338,6 +349,7 @@ class SharedPort {
     }
 
     const Core& core_;
+    Banks* const banks_;
     std::vector<Master> masters_;
     std::vector<Ring<Read>> reads_;  // by master and client
     Ring<Write> writes_;
@@ -356,91 +368,6 @@ class SharedPort {
     int64_t reads_pending_ = 0, reads_under_way_ = 0, writes_under_way_ = 0, credit_;
     Cycle last_step_ = 0;
     uint64_t accepted_ = 0;
-};
-
-class SharedMachine {
-  public:
-    SharedMachine(const WeftTimingProgram* programs, const WeftTimingSharedReads& shared,
-                  std::vector<std::vector<Instruction>> decoded, bool trace)
-        : decoded_(std::move(decoded)),
-          port_(*programs[0].core, unsigned(decoded_.size()), shared, trace) {
-        for (unsigned i = 0; i < decoded_.size(); ++i) {
-            const WeftTimingProgram& program = programs[i];
-            models_.push_back(std::make_unique<CoreModel>(*program.core, decoded_[i], uint32_t(program.offset), trace));
-            starts_.push_back(program.start);
-            port_.connect(i, *models_[i], program);
-        }
-    }
-
-    // Cycles that were evaluated; -1 if a program does not end.
-    int64_t run(Cycle limit, bool every_cycle, WeftTimingResult* results, WeftTimingPortUse* use) {
-        const unsigned count = unsigned(models_.size());
-        std::vector<bool> over(count, false);
-        unsigned left = count;
-        int64_t evaluated = 0;
-        for (Cycle now = 0; now < limit;) {
-            ++evaluated;
-            bool soon = every_cycle;
-            const auto runs = [&](unsigned i) { return !over[i] && now >= starts_[i]; };
-            uint32_t running = 0;
-            for (unsigned i = 0; i < count; ++i) running |= uint32_t(runs(i)) << i;
-            bool ended = false;
-            for (unsigned i = 0; i < count; ++i) {
-                if (runs(i) && models_[i]->begin(now - starts_[i], results[i])) over[i] = soon = ended = true, --left;
-            }
-            if (!left) {
-                for (unsigned i = 0; i < count; ++i) use[i] = port_.use(i);
-                return evaluated;
-            }
-            for (unsigned i = 0; i < count; ++i) {
-                if (!runs(i)) continue;
-                if (every_cycle) models_[i]->wakes().wake_all(now - starts_[i]);
-                if (models_[i]->wakes().due(kDram, now - starts_[i])) port_.wake = now;
-            }
-            if (port_.wake <= now) port_.step(now, running);
-            if (ended) port_.wake = now + 1;  // others may have waited for what it would ask
-            for (unsigned i = 0; i < count; ++i) {
-                if (!runs(i)) continue;
-                models_[i]->step(now - starts_[i], port_.port(i));
-                soon |= models_[i]->ends(now - starts_[i]);
-            }
-            const auto next_of = [&](unsigned i) {
-                if (over[i]) return kNever;
-                if (now < starts_[i]) return starts_[i];
-                const Cycle next = models_[i]->wakes().next();
-                return next == kNever ? kNever : next + starts_[i];
-            };
-            if (!soon) stream(now, next_of);
-            Cycle next = port_.wake;
-            for (unsigned i = 0; i < count; ++i) next = std::min(next, next_of(i));
-            if (next == kNever && !soon) return -1;
-            now = soon ? now + 1 : std::max(next, now + 1);
-        }
-        return -1;
-    }
-
-    const CoreModel& model(uint64_t place) const { return *models_[place]; }
-    const std::vector<WeftBusUse>& bus() const { return port_.bus(); }
-
-  private:
-    // The cycles of one core's burst, if no other core has anything to do in them.
-    template <typename Next>
-    void stream(Cycle now, Next next_of) {
-        unsigned place = 0, id = 0;
-        Cycle cycles = port_.streams(now, place, id);
-        for (unsigned i = 0; i < models_.size() && cycles > 0; ++i) {
-            if (i != place) cycles = std::min(cycles, next_of(i) - (now + 1));
-        }
-        cycles = cycles > 0 ? models_[place]->streams(now - starts_[place], id, cycles) : 0;
-        if (cycles <= 0) return;
-        port_.stream(cycles);
-        models_[place]->stream(now - starts_[place], id, cycles);
-    }
-
-    const std::vector<std::vector<Instruction>> decoded_;
-    std::vector<std::unique_ptr<CoreModel>> models_;
-    std::vector<Cycle> starts_;
-    SharedPort port_;
 };
 
 }  // namespace

@@ -22,8 +22,8 @@ from ..runtime.web_page import web_page
 from ..sim.c_interface import ACTIVITY
 from ..sim.functional_interface import FunctionalCore, FunctionalResult, describe_functional_core
 from ..sim.result import RunResult
-from ..sim.timing import CYCLE_LIMIT
 from ..sim.timing_interface import CLASSES, Core, Result, describe_core
+from ..sim.timing_ports import CYCLE_LIMIT
 from ..sim.wasm import wasm_module
 
 Array = npt.NDArray[Any]

@@ -18,7 +18,8 @@ from weft.sim.rtl import BASE_ADDRESS
 from weft.sim.system_fsim import FunctionalSystem
 from weft.sim.system_rtl import RtlSystem
 from weft.sim.system_run import CoreProgram
-from weft.sim.system_timing import TimedProgram, predict_system
+from weft.sim.system_timing import predict_system
+from weft.sim.timing_ports import TimedProgram
 
 from .programs import parse
 from .test_system import MIXED, NARROW

@@ -21,8 +21,9 @@ from weft.sim.fuzz_system import compare_system, fill, memory_bytes, predicted, 
 from weft.sim.system_fsim import FunctionalSystem
 from weft.sim.system_rtl import RtlSystem
 from weft.sim.system_run import CoreProgram, SystemResult
-from weft.sim.system_timing import TimedProgram, predict_system
+from weft.sim.system_timing import predict_system
 from weft.sim.timing import predict
+from weft.sim.timing_ports import TimedProgram
 
 from .programs import parse
 

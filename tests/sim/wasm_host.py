@@ -16,8 +16,8 @@ from weft.hw.memories import Memory
 from weft.sim.dram import DramModel
 from weft.sim.functional_interface import MEMORIES, FunctionalResult, describe_functional_core
 from weft.sim.result import ACTIVITY, EVENT, FaultRecord, RunResult
-from weft.sim.timing import CYCLE_LIMIT, in_order, result_of
 from weft.sim.timing_interface import Result, describe_core
+from weft.sim.timing_ports import CYCLE_LIMIT, in_order, result_of
 from weft.sim.wasm import wasm_module
 
 ENGINE = wasmtime.Engine()

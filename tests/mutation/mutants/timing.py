@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
+BANKS = ("tests/sim/test_dram_banks.py",)
+
 MUTANTS = (
     # Memory
     Mutant(
@@ -53,8 +55,8 @@ MUTANTS = (
         "if (!reads_under_way_) last_read_ = unsigned(masters_.size());", "", ("tests/sim/test_system.py",),
     ),
     Mutant(
-        "model-streams-past-another-core", "sim/timing_shared.h", "forgotten event",
-        "if (i != place) cycles = std::min(cycles, next_of(i) - (now + 1));", "", ("tests/sim/test_system.py",),
+        "model-streams-past-another-core", "sim/timing_system.h", "forgotten event",
+        "cycles = std::min(cycles, next_of(i) - (now + 1));", "", ("tests/sim/test_system.py",),
     ),
     Mutant(
         "model-grants-into-the-last-place", "sim/timing_shared.h", "queue depth",
@@ -62,8 +64,8 @@ MUTANTS = (
         ("tests/sim/test_system.py",),
     ),
     Mutant(
-        "model-waits-for-what-has-ended", "sim/timing_shared.h", "forgotten event",
-        "if (ended) port_.wake = now + 1;", "", ("tests/sim/test_shared_reads.py",),
+        "model-waits-for-what-has-ended", "sim/timing_system.h", "forgotten event",
+        "if (ended[i] && port.is_shared()) port.wake = now + 1;", "", ("tests/sim/test_shared_reads.py",),
     ),
     Mutant(
         "model-shares-by-address-alone", "sim/timing_rendezvous.h", "dropped condition",
@@ -73,6 +75,48 @@ MUTANTS = (
         "model-weights-overtake", "sim/timing_shared.h", "missing order",
         "return !shares_ || reads.id != kClientLoadw || !rendezvous_.waits(place);", "return true;",
         ("tests/sim/test_shared_reads.py",),
+    ),
+    # A DRAM with banks
+    Mutant(
+        "banks-open-row-forgotten", "sim/dram_banks.h", "wrong state",
+        "            bank.row = row;\n", "            bank.row = row & ~int64_t(1);\n", BANKS,
+    ),
+    Mutant(
+        "banks-closed-while-written", "sim/dram_banks.h", "missing hazard check",
+        "write ? over + t_.WR : at + t_.RTP", "at + t_.RTP", BANKS,
+    ),
+    Mutant(
+        "banks-older-activation-counts", "sim/dram_banks.h", "off by one",
+        "activations_[kActivations - 1] + t_.FAW", "activations_[kActivations - 2] + t_.FAW - t_.RRD_S", BANKS,
+    ),
+    Mutant(
+        "banks-two-commands-in-a-clock", "sim/dram_banks.h", "missing hazard check",
+        "if (taken_[size_t(at) % kSlots] == at) from = at + 1;", "", BANKS,
+    ),
+    Mutant(
+        "banks-refresh-of-an-open-bank", "sim/dram_banks.h", "missing hazard check",
+        "start = std::max(start, bank.row >= 0 ? bank.closes : bank.opens);", "", BANKS,
+    ),
+    Mutant(
+        "banks-refresh-left-out", "sim/dram_banks.h", "forgotten event",
+        "        refresh(std::max(arrival, any_.column + t_.CCD_S));\n", "", BANKS,
+    ),
+    Mutant(
+        "banks-read-behind-a-write-of-another-group", "sim/dram_banks.h", "dropped condition",
+        "any_.write + written + t_.WTR_S, ", "", BANKS,
+    ),
+    Mutant(
+        "banks-last-access-of-a-burst", "sim/dram_banks.h", "off by one",
+        "for (uint64_t at = address / bytes * bytes; at < end; at += bytes) {",
+        "for (uint64_t at = address; at < end; at += bytes) {", BANKS,
+    ),
+    Mutant(
+        "banks-time-goes-on", "sim/dram_banks.h", "state that survives",
+        "        begun_ = false;\n", "", BANKS,
+    ),
+    Mutant(
+        "banks-window-left-out", "sim/timing_memory.h", "dropped term",
+        "place.window_start + uint64_t(word)", "uint64_t(word)", BANKS,
     ),
     # Engines
     Mutant(
