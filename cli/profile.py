@@ -9,7 +9,9 @@ import typer
 
 from ..compiler.model import CompiledModel
 from ..compiler.targets.errors import CompileError
+from ..sim.dram_kinds import parse_dram_kind
 from .app import app
+from .memory import MemoryOption
 from .output import (
     CacheOption,
     CalibrateOption,
@@ -54,6 +56,7 @@ def profile_command(
     bandwidth: Annotated[
         int | None, typer.Option(min=1, help="DRAM bytes a cycle. Default: as many as the core's bus takes.")
     ] = None,
+    memory: MemoryOption = None,
     system: Annotated[
         Path | None,
         input_file("--system", help="Several cores on one memory, as JSON: an item on each, and who had the bus."),
@@ -71,18 +74,22 @@ def profile_command(
     machine. On a GPU (--target cuda): time by kernel, or what is predicted of it."""
     if device != MODEL:
         check_device(device)
+    if memory is not None:
+        parse_dram_kind(memory)
     opened = None
     if is_artifact(source):
         opened = opened_artifact(source, chosen, shape=shape, calibrate=calibrate_with)
     target = target or _usual_target(opened)
     if system is not None and target != ACCEL:
         raise CompileError(f"--system is of cores, but the target is {target!r}", hint="leave one of them out")
+    if memory is not None and target != ACCEL:
+        raise CompileError(f"--memory is of a core, but the target is {target!r}", hint="leave one of them out")
     run = tool_of(target, "profile")
     if run is None:
         raise CompileError(f"there is no profile for target {target!r}", hint=f"--target {targets_with('profile')}")
     folder = output or beside(source, ".profile")
     run(ProfileRequest(source, target, device, folder, latency, bandwidth, others, shape, calibrate_with, cache,
-                       as_json, chosen, opened, system))  # fmt: skip
+                       as_json, chosen, opened, system, memory))  # fmt: skip
 
 
 def _usual_target(opened: CompiledModel | None) -> str:

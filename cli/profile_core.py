@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -21,6 +21,7 @@ from ..runtime.inputs import read_inputs
 from ..runtime.module import StepRun
 from ..runtime.plots import write_plots
 from ..runtime.profile import profile, write_json
+from ..runtime.profile_dram import dram_record, dram_table
 from ..runtime.profile_measured import class_records, measured_tables, program_records
 from ..runtime.profile_report import (
     bound_records,
@@ -37,6 +38,7 @@ from ..runtime.profile_whatif import Recompile, predict_runs, what_if
 from ..runtime.tables import Record
 from ..runtime.trace import write_runs
 from ..sim.dram import DramModel
+from .memory import with_banks
 from .output import (
     check_folders,
     err,
@@ -67,6 +69,9 @@ def profile_on_core(request: ProfileRequest) -> None:
         tables: list[RenderableType] = [cause_table(measured), bound_table(measured), gemm_table(measured)]
         if counted is not None:
             tables = [*measured_tables(counted.programs, counted.classes, counted.clock_mhz), Text(ONLY_WHOLE), *tables]
+        rows = dram_record(dram, [run.result.dram for run in runs], sum(run.result.cycles or 0 for run in runs))
+        if rows is not None:
+            tables.append(dram_table(rows))
         if note := memory_note(compiled, dram):
             tables.append(Text(note))
         outcomes = []
@@ -86,7 +91,8 @@ def profile_on_core(request: ProfileRequest) -> None:
     if request.as_json:
         board = {} if counted is None else {"measured": {"programs": counted.programs, "engines": counted.classes,
                                                          "clock_mhz": counted.clock_mhz}}  # fmt: skip
-        print_json({**board, "causes": cause_records(measured), "bounds": bound_records(measured),
+        memory = {} if rows is None else {"dram": rows}
+        print_json({**board, **memory, "causes": cause_records(measured), "bounds": bound_records(measured),
                     "gemm": gemm_records(measured), "what_if": outcome_records(outcomes)})  # fmt: skip
         return
     wide_console().print(*tables)
@@ -99,11 +105,11 @@ def opened(request: ProfileRequest, status: Updates) -> tuple[CompiledModel, Dra
         compiled = request.artifact()
         if compiled.core is None:
             raise CompileError(f"nothing of {request.source} runs on a core", hint="leave out --target")
-        return compiled, _memory(compiled.config, request.latency, request.bandwidth), None
+        return compiled, _memory(compiled.config, request), None
     # What runs on this memory is scheduled for it, unless something else was asked for.
     asked = request.options()
-    dram = _memory(AccelOptions(config=asked.get("config", "pynq")).core, request.latency, request.bandwidth)
-    options = {"dram": dram, **asked}
+    dram = _memory(AccelOptions(config=asked.get("config", "pynq")).core, request)
+    options = {"dram": replace(dram, banks=None), **asked}
     whole = request.given(status)
 
     def recompile(core: CoreConfig) -> CompiledModel:
@@ -128,8 +134,9 @@ ONLY_WHOLE = (
 )
 
 
-def _memory(core: CoreConfig, latency: int, bandwidth: int | None) -> DramModel:
-    return DramModel(latency=latency, bytes_per_cycle=core.bus_bytes if bandwidth is None else bandwidth)
+def _memory(core: CoreConfig, request: ProfileRequest) -> DramModel:
+    rate = core.bus_bytes if request.bandwidth is None else request.bandwidth
+    return with_banks(DramModel(latency=request.latency, bytes_per_cycle=rate), request.memory)
 
 
 def _timed_runs(

@@ -10,6 +10,7 @@ from ..hw.system_config import load_system
 from ..progress import progress
 from ..runtime.errors import DeviceError
 from ..runtime.plots import write_system_plot
+from ..runtime.profile_dram import dram_record, dram_table
 from ..runtime.profile_report import cause_table, memory_note
 from ..runtime.profile_system import MODEL, SystemProfile, profile_system
 from ..runtime.profile_system_report import (
@@ -43,6 +44,9 @@ def profile_on_system(request: ProfileRequest) -> None:
         measured = profile_system(compiled, system, dram)
         slowest = max(measured.cores, key=lambda each: each.together.cycles)
         tables = [core_table(measured), bus_table(measured), layer_table(measured), cause_table(slowest.together)]
+        rows = dram_record(dram, [measured.dram_use], measured.cycles)
+        if rows is not None:
+            tables.append(dram_table(rows))
         if note := memory_note(compiled, dram):
             tables.append(Text(note))
         status.update(f"writing {folder}")
@@ -54,7 +58,7 @@ def profile_on_system(request: ProfileRequest) -> None:
         except DeviceError as error:
             err.print(f"no picture: {error}", markup=False)
     if request.as_json:
-        print_json(system_record(measured))
+        print_json({**system_record(measured), **({} if rows is None else {"dram": rows})})
         return
     wide_console().print(*tables)
     out.print(f"wrote {folder}; its trace ({slices:,} slices) opens at https://ui.perfetto.dev", markup=False)

@@ -26,8 +26,11 @@ from ..runtime.inputs import Array, check_file, check_inputs, in_batches, joined
 from ..runtime.module import LoadedModule
 from ..runtime.report import engine_records, engine_table, layer_records, layer_table, placement_table
 from ..runtime.report_host import fusion_table, host_table
+from ..sim.dram import DramModel
+from ..sim.dram_kinds import parse_dram_kind
 from .added_passes import PassOption, pass_options, pass_records, print_passes
 from .app import app
+from .memory import MemoryOption, with_banks
 from .output import (
     CacheOption,
     CalibrateOption,
@@ -120,6 +123,7 @@ def run(
     bandwidth: Annotated[
         int | None, typer.Option(min=1, help="Bytes a cycle of the simulated DRAM. Default: --dram's.")
     ] = None,
+    memory: MemoryOption = None,
     system: Annotated[
         Path | None,
         input_file("--system", help="Several cores on one memory, as JSON: an item on each, all at once."),
@@ -151,6 +155,8 @@ def run(
         arrays_in(inputs)  # a file that is none is told before the model is compiled
     if system is not None:
         load_system(system)
+    if memory is not None:
+        parse_dram_kind(memory)
     with progress("reading", err) as status:
         compiled = compiled_source(
             source, target, shape, added, own, chosen, status, cache=cache, calibrate=calibrate_with, inputs=inputs
@@ -160,7 +166,8 @@ def run(
                 raise DeviceError("--record, --trace and --waves are of one core", hint="run without --system")
             from .run_system import run_on_system
 
-            run_on_system(compiled, system, device, inputs, seed, output, status, as_json=as_json)
+            dram = _memory(compiled, latency, bandwidth, memory)
+            run_on_system(compiled, system, device, dram, inputs, seed, output, status, as_json=as_json)
             return
         if inputs is None and isinstance(compiled, OpenModel):
             compiled = compiled.at(least_sizes(compiled))
@@ -171,7 +178,7 @@ def run(
             check_inputs(given, specs)  # before a device is made ready
         *before, values = in_batches(given, specs) if isinstance(compiled, CompiledModel) else [given]
         status.update("loading")
-        simulator = _simulator(compiled, device, latency, bandwidth, request, status)
+        simulator = _simulator(compiled, device, _memory(compiled, latency, bandwidth, memory), request, status)
         recorder = None if record is None else _recorder(compiled, simulator or device, status)
         loaded = load(compiled, recorder or simulator or device, progress=status.update)
         module = loaded if isinstance(loaded, LoadedModule) else loaded.specialised(values)
@@ -227,26 +234,40 @@ def run(
         out.print(f"wrote {trace} ({slices:,} slices); open it at https://ui.perfetto.dev", markup=False)
 
 
+def _memory(
+    compiled: CompiledModel | OpenModel, latency: int | None, bandwidth: int | None, kind: str | None
+) -> DramModel | None:
+    """The memory that was asked for; None where none was."""
+    if latency is None and bandwidth is None and kind is None:
+        return None
+    if isinstance(compiled, OpenModel) or compiled.core is None:
+        what = "--latency and --bandwidth are" if kind is None else "--memory is"
+        raise DeviceError(f"{what} of a core's memory, but nothing of {compiled.name!r} runs on a core", hint=ON_CORE)
+    usual = memory_of(compiled)
+    return with_banks(
+        replace(usual, latency=latency or usual.latency, bytes_per_cycle=bandwidth or usual.bytes_per_cycle), kind
+    )
+
+
+ON_CORE = "they are for a model on the core, on device fsim or rtl"
+
+
 def _simulator(
-    compiled: CompiledModel | OpenModel, device: str | None, latency: int | None, bandwidth: int | None,
-    request: WaveRequest | None, status: Updates,
+    compiled: CompiledModel | OpenModel, device: str | None, memory: DramModel | None, request: WaveRequest | None,
+    status: Updates,
 ) -> Device | None:  # fmt: skip
     """The simulator with the memory and the waveform that were asked for; None where none was."""
-    if latency is None and bandwidth is None and request is None:
+    if memory is None and request is None:
         return None
-    hint = "they are for a model on the core, on device fsim or rtl"
     if isinstance(compiled, OpenModel) or compiled.core is None:
-        what = (
-            "--latency and --bandwidth are of a core's memory" if request is None else "--waves shows a core's signals"
-        )
-        raise DeviceError(f"{what}, but nothing of {compiled.name!r} runs on a core", hint=hint)
-    memory = memory_of(compiled)
-    memory = replace(memory, latency=latency or memory.latency, bytes_per_cycle=bandwidth or memory.bytes_per_cycle)
-    opened = open_device(device or "fsim", compiled.config, dram=memory, progress=status.update)
+        raise DeviceError(f"--waves shows a core's signals, but nothing of {compiled.name!r} runs on a core",
+                          hint=ON_CORE)  # fmt: skip
+    opened = open_device(device or "fsim", compiled.config, dram=memory or memory_of(compiled), progress=status.update)
     if request is not None:
         write_waves(opened, request)
     elif not isinstance(opened, SIMULATORS):
-        raise DeviceError(f"--latency and --bandwidth: device {opened.name!r} has a memory of its own", hint=hint)
+        what = "--memory" if memory is not None and memory.banks is not None else "--latency and --bandwidth"
+        raise DeviceError(f"{what}: device {opened.name!r} has a memory of its own", hint=ON_CORE)
     return opened
 
 
@@ -309,6 +330,10 @@ def run_record(module: LoadedModule, results: dict[str, Array], timed: bool, sec
     }
 
 
-def _memory_record(module: LoadedModule) -> dict[str, int] | None:
+def _memory_record(module: LoadedModule) -> dict[str, int | str] | None:
     memory = module.device.dram if module.model.core is not None else None
-    return None if memory is None else {"bytes_per_cycle": memory.bytes_per_cycle, "latency": memory.latency}
+    if memory is None:
+        return None
+    banks = memory.banks if isinstance(memory, DramModel) else None
+    kind: dict[str, int | str] = {} if banks is None else {"memory": banks.kind.name, "core_mhz": banks.core_mhz}
+    return {"bytes_per_cycle": memory.bytes_per_cycle, "latency": memory.latency, **kind}

@@ -16,14 +16,15 @@ from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import check_inputs, read_inputs
 from ..runtime.system_module import SystemModule
+from ..sim.dram import DramModel
 from .output import out, print_json, table
 
 COLUMNS = ("core", "port", "items", "cycles", "alone", "waited", "MB read", "MB written")
 
 
 def run_on_system(
-    compiled: CompiledModel | OpenModel, system: Path, device: str | None, inputs: Path | None, seed: int,
-    output: Path | None, status: Updates, *, as_json: bool,
+    compiled: CompiledModel | OpenModel, system: Path, device: str | None, dram: DramModel | None,
+    inputs: Path | None, seed: int, output: Path | None, status: Updates, *, as_json: bool,
 ) -> None:  # fmt: skip
     """Run an item on each core, and print results, cycles and who waited for the bus.
 
@@ -34,7 +35,7 @@ def run_on_system(
     if inputs is not None:
         check_inputs(read_inputs(compiled.inputs, inputs, seed), compiled.inputs, batches=False)
     status.update("loading")
-    module = load(compiled, device, system=system, progress=status.update)
+    module = load(compiled, device, system=system, dram=dram, progress=status.update)
     cores = range(len(module.config.cores))
     indices = index_inputs(compiled)
     items = [read_inputs(compiled.inputs, inputs, seed + core, indices) for core in cores]

@@ -97,6 +97,8 @@ class ProfileRequest:
     """The model in the artifact, if ``source`` is one."""
     system: Path | None = None
     """Several cores on one memory: an item on each."""
+    memory: str | None = None
+    """A kind of DRAM with banks, and the core's clock."""
 
     @property
     def is_artifact(self) -> bool:

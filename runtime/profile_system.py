@@ -16,6 +16,7 @@ from ..compiler.model import CompiledModel
 from ..hw.axi import PAGE_BYTES
 from ..hw.system_config import SystemConfig
 from ..sim.dram import DramModel
+from ..sim.dram_interface import DramUse
 from ..sim.system_run import NOTHING, BusUse, SystemResult
 from ..sim.system_timing import predict_system
 from ..sim.timing_ports import TimedProgram
@@ -101,6 +102,8 @@ class SystemProfile:
     cycles: int
     cores: tuple[CoreProfile, ...]
     ports: tuple[PortProfile, ...]
+    dram_use: DramUse | None = None
+    """Of a DRAM with banks."""
 
     @property
     def throughput(self) -> float:
@@ -150,7 +153,8 @@ def profile_system(model: CompiledModel, config: SystemConfig, dram: DramModel) 
         for port in range(config.port_count)
         if len(config.cores_of(port)) > 1
     )
-    return SystemProfile(model.name, config, dram, cycles, cores, ports)
+    uses = [use for result in results if (use := result.dram) is not None]
+    return SystemProfile(model.name, config, dram, cycles, cores, ports, sum(uses, DramUse()) if uses else None)
 
 
 def _core_profile(

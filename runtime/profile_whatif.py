@@ -41,13 +41,13 @@ class Outcome:
 def variants(config: CoreConfig, dram: DramModel) -> tuple[list[Variant], list[Outcome]]:
     """The hardware that is asked about, and what of it no :class:`CoreConfig` can describe.
 
-    Twice the bandwidth: bus and DRAM. No latency: one cycle. Twice the scratchpads: every depth. Twice the lanes: twice
-    the output channels of array and vector engine, the scratchpads' bytes unchanged.
+    Twice the bandwidth: bus and port. No latency: one cycle, without banks. Twice the scratchpads: every depth. Twice
+    the lanes: twice the output channels of array and vector engine, the scratchpads' bytes unchanged.
     """
     faster = replace(dram, bytes_per_cycle=2 * dram.bytes_per_cycle)
     asked: list[tuple[str, dict[str, int], DramModel, bool]] = [
         ("2x bandwidth", {"bus_bits": 2 * config.bus_bits}, faster, True),
-        ("no DRAM latency", {}, replace(dram, latency=1), True),
+        ("no DRAM latency", {}, replace(dram, latency=1, banks=None), True),
         (
             "2x scratchpads",
             {f"{memory}_depth": 2 * config.depth(memory) for memory in SCRATCHPADS},

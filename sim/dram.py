@@ -62,6 +62,9 @@ class DramModel(DramRate):
     errors: BusErrors | None = None
     banks: BankedDram | None = None
 
+    def __str__(self) -> str:
+        return super().__str__() if self.banks is None else f"{super().__str__()}, {self.banks}"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, least in (("jitter", 0), ("seed", 0), ("outstanding", 1)):

@@ -57,3 +57,55 @@ def test_a_memory_for_what_simulates_none_is_refused(arguments: list[str]) -> No
     result = CliRunner().invoke(app, ["run", str(MODEL), "--bandwidth", "4", *arguments])
     assert result.exit_code
     assert "--latency and --bandwidth" in str(result.exception)
+
+
+def test_a_dram_with_banks_is_asked_for_by_name() -> None:
+    usual, banked = ran("--config", "tiny"), ran("--config", "tiny", "--memory", "ddr3-1066x16@200")
+    assert banked["dram"] == {**usual["dram"], "memory": "ddr3-1066x16", "core_mhz": 200}
+    assert banked["results"] == usual["results"]
+    assert banked["cycles"] != usual["cycles"]
+    table = CliRunner().invoke(app, ["run", str(MODEL), "--config", "tiny", "--memory", "DDR3-1066x16"]).output
+    assert "latency 100, ddr3-1066x16 beside a core of 100 MHz" in " ".join(table.split())
+
+
+def test_cores_with_own_ports_share_a_dram_with_banks(tmp_path: Path) -> None:
+    path = tmp_path / "pair.json"
+    path.write_text('{"name": "pair", "cores": ["tiny", "tiny"], "ports": [0, 1]}')
+    usual = ran("--config", "tiny", "--system", str(path))
+    assert [core["waited"] for core in usual["cores"]] == [0, 0]
+    banked = ran("--config", "tiny", "--system", str(path), "--memory", "ddr3-1066x16@400", "--bandwidth", "16")
+    assert sum(core["waited"] for core in banked["cores"]) > 0
+    slow = ran("--config", "tiny", "--system", str(path), "--bandwidth", "1")
+    assert slow["cycles"] > usual["cycles"]
+
+
+@pytest.mark.parametrize("extra", [[], ["--system", "pair.json"]])
+def test_a_profile_says_what_the_banks_did(extra: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pair.json").write_text('{"name": "pair", "cores": ["tiny", "tiny"], "ports": [0, 1]}')
+    command = ["profile", str(MODEL), "--config", "tiny", "--memory", "ddr3-1066x16", "-o", "p", *extra]
+    result = CliRunner().invoke(app, [*command, "--json"])
+    assert result.exit_code == 0, result.output
+    dram = json.loads(result.stdout)["dram"]
+    assert dram["memory"] == "ddr3-1066x16 beside a core of 100 MHz"
+    assert 0.5 < dram["row_hits"] < 1
+    assert dram["accesses"] > dram["activations"] > 0
+    assert dram["refreshes"] > 0
+    assert 0 < dram["refresh_share"] < dram["bus_busy"] < 1
+    assert "what the DRAM did" in Path("p/report.txt").read_text()
+
+
+@pytest.mark.parametrize("command", ["run", "profile"])
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--memory", "ddr5"], "unknown memory 'ddr5'"),
+        (["--memory", "ddr3-1066x16@x"], "'x' is no clock of a core in MHz"),
+        (["--memory", "ddr3-1066x16", "--latency", "2"], "a read of a closed bank of ddr3-1066x16"),
+        (["--memory", "ddr3-1066x16", "--target", "cpu"], "--memory is of a core"),
+    ],
+)
+def test_memories_that_cannot_be_are_told(command: str, arguments: list[str], told: str) -> None:
+    result = CliRunner().invoke(app, [command, str(MODEL), *arguments])
+    assert result.exit_code
+    assert told in str(result.exception)
