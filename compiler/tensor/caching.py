@@ -27,6 +27,7 @@ from .tree import (
     find_allocation,
     find_block,
     find_buffer,
+    is_later,
     loops_of,
     own_nest,
     plain_block,
@@ -35,7 +36,7 @@ from .tree import (
     simplify_tree,
     writers,
 )
-from .visitor import free_vars, loads, map_exprs, map_stmt_exprs, replace_buffer, statements, substitute, walk_exprs
+from .visitor import free_vars, loads, map_exprs, map_stmt_exprs, replace_buffer, substitute, walk_exprs
 
 
 def cache_read(func: PrimFunc, block: str, buffer_name: str, scope: str) -> tuple[PrimFunc, str]:
@@ -178,12 +179,9 @@ def check_inputs_available(
     func: PrimFunc, leaf: Block, path: tuple[Stmt, ...], places: list[tuple[Stmt, ...]], primitive: str
 ) -> None:
     """Refuse to move a block to later places unless all that it reads exists there and is not written in between."""
-    order = list(statements(func.body))
-    here = next(position for position, node in enumerate(order) if node is path[-1])
     for source in sources(leaf):
         for writer in writers(func.body, source):
-            position = next(position for position, node in enumerate(order) if node is writer[-1])
-            if position > here and writer[-1] is not leaf:
+            if writer[-1] is not leaf and is_later(writer, path):
                 raise ScheduleError(
                     f"{primitive}: {source.name!r}, which block {leaf.name!r} reads, is written again after it",
                     at=f"block {leaf.name!r}",
@@ -228,10 +226,8 @@ def inplace(func: PrimFunc, block: str, buffer_name: str) -> PrimFunc:
             at=at,
             hint="use set_scope, and attach both to the same loop",
         )
-    order = list(statements(func.body))
-    here = next(position for position, node in enumerate(order) if node is leaf)
     for reader in readers(func.body, source):
-        if reader[-1] is not leaf and next(p for p, node in enumerate(order) if node is reader[-1]) > here:
+        if reader[-1] is not leaf and is_later(reader, path):
             raise ScheduleError(f"inplace: {source.name!r} is read again after block {block!r}", at=at)
     kept = find_allocation(func, source)
     merged = find_allocation(func, target)

@@ -101,6 +101,10 @@ class Buffer:
         return Store(self, _index_tuple(indices), as_expr(value, self.dtype))
 
 
+REMEMBERED = ("_simple_under", "_marks")
+"""What a statement was found to be, which is no part of it: numbers of a process, and what is worked out again."""
+
+
 class Stmt:
     """A statement."""
 
@@ -117,7 +121,7 @@ class Stmt:
         self.__dict__["_simple_under"] = number
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in self.__dict__.items() if name != "_simple_under"}  # numbers of a process
+        return {name: value for name, value in self.__dict__.items() if name not in REMEMBERED}
 
 
 ForKind: TypeAlias = str

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from .errors import ScheduleError
 from .ir import Alignment, Allocate, Buffer, Const, Expr, IntrinsicCall, PrimFunc
-from .tree import drop_allocation, find_allocation, find_buffer, loops_of, rewrite, simplify_tree
-from .visitor import map_accesses, replace_buffer, statements
+from .tree import drop_allocation, find_allocation, find_buffer, loops_of, paths, rewrite, simplify_tree
+from .visitor import map_accesses, name_mark, replace_buffer
 
 
 def set_scope(func: PrimFunc, buffer_name: str, scope: str) -> PrimFunc:
@@ -105,7 +105,7 @@ def double_buffer(func: PrimFunc, buffer_name: str) -> PrimFunc:
 
 
 def _refuse_calls(func: PrimFunc, buffer: Buffer, primitive: str) -> None:
-    for node in statements(func.body):
+    for *_, node in paths(func.body, name_mark(buffer.name), IntrinsicCall, lambda call: True):
         if isinstance(node, IntrinsicCall) and any(region.buffer == buffer for region in node.operands):
             raise ScheduleError(
                 f"{primitive}: block {node.block!r}, which uses {buffer.name!r}, is a call of "

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import is_
+from typing import Any
 
 from .errors import ScheduleError
 from .ir import (
@@ -27,83 +28,78 @@ from .ir import (
     Var,
 )
 from .simplify import Simplifier, simplifier_of
-from .visitor import below, children, loads_of, map_children, rebuild, statements, stores_of, with_body
+from .visitor import (
+    below,
+    children,
+    loads_of,
+    loop_mark,
+    map_children,
+    marks,
+    name_mark,
+    rebuild,
+    statements,
+    stores_of,
+    with_body,
+)
 
 Leaf = Block | IntrinsicCall | Store
+LEAVES = (Block, IntrinsicCall, Store)
+AROUND_ONE = (For, Allocate)
 
 
-class _Places:
-    """Where the statements of a tree stand: each with the one around it, and the names that are asked for."""
-
-    def __init__(self, root: Stmt) -> None:
-        self.root = root
-        self._nodes: list[Stmt] = []
-        self._around: list[int] = []
-        self._of_block: dict[str, int] = {}
-        self._of_loop: dict[str, list[tuple[Var, int]]] = {}
-        self._of_buffer: dict[str, list[tuple[Buffer, int]]] = {}
-        waiting = [(root, -1)]
-        while waiting:
-            node, around = waiting.pop()
-            place = len(self._nodes)
-            self._nodes.append(node)
-            self._around.append(around)
-            if isinstance(node, For):
-                self._of_loop.setdefault(node.var.name, []).append((node.var, place))
-                waiting.append((node.body, place))
-            elif isinstance(node, Allocate):
-                self._of_buffer.setdefault(node.buffer.name, []).append((node.buffer, place))
-                waiting.append((node.body, place))
-            elif name := block_name(node):
-                self._of_block.setdefault(name, place)
+def paths(
+    root: Stmt, mark: int, kind: type[Stmt] | tuple[type[Stmt], ...], wanted: Callable[[Any], bool]
+) -> Iterator[tuple[Stmt, ...]]:
+    """The paths to those statements of a kind that are wanted and have every bit of ``mark`` (``visitor.marks``), in
+    the order of execution. Parts of the tree without these bits are not looked at."""
+    if marks(root) & mark != mark:
+        return
+    path: list[Stmt] = []
+    waiting = [(root, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        del path[depth:]
+        while True:
+            path.append(node)
+            if isinstance(node, kind) and wanted(node):
+                yield tuple(path)
+            if isinstance(node, AROUND_ONE):
+                node = node.body
+                if node.__dict__["_marks"] & mark == mark:  # all below have marks, since the root has
+                    continue
             else:
-                waiting.extend((child, place) for child in reversed(below(node)))
-
-    def node(self, wanted: Stmt) -> tuple[Stmt, ...] | None:
-        """The path to this very object."""
-        return self._found(next((place for place, node in enumerate(self._nodes) if node is wanted), None))
-
-    def block(self, name: str) -> tuple[Stmt, ...] | None:
-        """The path to a stage."""
-        return self._found(self._of_block.get(name))
-
-    def loop(self, var: Var) -> tuple[Stmt, ...] | None:
-        """The path to the loop of a variable."""
-        found = self._of_loop.get(var.name, ())
-        return self._found(next((place for each, place in found if each == var), None))
-
-    def allocation(self, buffer: Buffer) -> tuple[Stmt, ...] | None:
-        """The path to where a buffer is allocated."""
-        found = self._of_buffer.get(buffer.name, ())
-        return self._found(next((place for each, place in found if each == buffer), None))
-
-    def leaves(self, wanted: Callable[[Stmt], bool]) -> list[tuple[Stmt, ...]]:
-        """The paths to those blocks, calls and bare stores that are wanted, in the order of execution."""
-        return [self.path(place) for place, node in enumerate(self._nodes) if isinstance(node, Leaf) and wanted(node)]
-
-    def path(self, place: int) -> tuple[Stmt, ...]:
-        """The path to the statement at a place."""
-        path = []
-        while place >= 0:
-            path.append(self._nodes[place])
-            place = self._around[place]
-        return tuple(reversed(path))
-
-    def _found(self, place: int | None) -> tuple[Stmt, ...] | None:
-        return None if place is None else self.path(place)
+                depth, inner = len(path), reversed(below(node))
+                waiting.extend([(child, depth) for child in inner if child.__dict__["_marks"] & mark == mark])
+            break
 
 
-_latest: _Places | None = None
-"""Of the tree that was asked for last. Primitives ask several times before they make the next tree; another thread's
-question in between costs a walk."""
+_latest: tuple[Stmt | None, dict[tuple[object, object], tuple[Stmt, ...] | None]] = (None, {})
+"""Of the tree that was asked for last, what was found. Primitives ask several times before they make the next tree;
+another thread's question in between costs a walk."""
 
 
-def _places(root: Stmt) -> _Places:
+def _found(
+    root: Stmt, mark: int, kind: type[Stmt] | tuple[type[Stmt], ...], key: object, wanted: Callable[[Any], bool]
+) -> tuple[Stmt, ...] | None:
+    """The first of such paths. ``key`` says, together with the kind of statement, what is wanted."""
     global _latest
-    found = _latest
-    if found is None or found.root is not root:
-        found = _latest = _Places(root)
-    return found
+    latest, found = _latest
+    if latest is not root:
+        found = {}
+        _latest = (root, found)
+    place = kind, key
+    if place not in found:
+        found[place] = next(paths(root, mark, kind, wanted), None)
+    return found[place]
+
+
+def is_later(path: Sequence[Stmt], other: Sequence[Stmt]) -> bool:
+    """Whether the statement at the end of a path is executed, or begins, behind the one at the end of another path in
+    the same tree."""
+    for around, (node, beside) in zip(path, zip(path[1:], other[1:], strict=False), strict=False):
+        if node is not beside:
+            return next(each for each in below(around) if each is node or each is beside) is beside
+    return len(path) > len(other)
 
 
 def block_name(stmt: Stmt) -> str | None:
@@ -115,7 +111,7 @@ def block_name(stmt: Stmt) -> str | None:
 
 def find_block(func: PrimFunc, name: str) -> tuple[Stmt, ...]:
     """Path to the block ``name``; ScheduleError if there is none."""
-    found = _places(func.body).block(name)
+    found = _found(func.body, name_mark(name), LEAVES, name, lambda node: block_name(node) == name)
     if found is None:
         names = filter(None, map(block_name, statements(func.body)))
         raise ScheduleError(f"there is no block {name!r}", hint=f"the blocks are {', '.join(names)}")
@@ -124,7 +120,7 @@ def find_block(func: PrimFunc, name: str) -> tuple[Stmt, ...]:
 
 def find_loop(func: PrimFunc, var: Var) -> tuple[Stmt, ...]:
     """Path to the loop of ``var``; ScheduleError if there is none."""
-    found = _places(func.body).loop(var)
+    found = _found(func.body, loop_mark(var.name), For, var, lambda node: node.var == var)
     if found is None:
         names = [node.var.name for node in statements(func.body) if isinstance(node, For)]
         raise ScheduleError(f"there is no loop {var.name!r}", hint=f"the loops are {', '.join(names)}")
@@ -133,15 +129,18 @@ def find_loop(func: PrimFunc, var: Var) -> tuple[Stmt, ...]:
 
 def find_allocation(func: PrimFunc, buffer: Buffer) -> tuple[Stmt, ...] | None:
     """Path to the Allocate of ``buffer``; None if it is a parameter."""
-    return _places(func.body).allocation(buffer)
+    return _found(func.body, name_mark(buffer.name), Allocate, buffer, lambda node: node.buffer == buffer)
 
 
 def find_buffer(func: PrimFunc, name: str) -> Buffer:
     """The parameter or allocated buffer ``name``; ScheduleError if there is none."""
-    buffers = [*func.params, *(node.buffer for node in statements(func.body) if isinstance(node, Allocate))]
-    for buffer in buffers:
+    for buffer in func.params:
         if buffer.name == name:
             return buffer
+    for *_, node in paths(func.body, name_mark(name), Allocate, lambda node: node.buffer.name == name):
+        assert isinstance(node, Allocate)
+        return node.buffer
+    buffers = [*func.params, *(node.buffer for node in statements(func.body) if isinstance(node, Allocate))]
     raise ScheduleError(
         f"there is no buffer {name!r}", hint=f"the buffers are {', '.join(buffer.name for buffer in buffers)}"
     )
@@ -190,12 +189,12 @@ def opened(body: Stmt, scope: str) -> tuple[tuple[Buffer, ...], list[Stmt]]:
 
 def leaves(stmt: Stmt) -> Iterator[tuple[Stmt, ...]]:
     """Paths of the blocks, calls and bare stores below ``stmt``, in the order of execution."""
-    return iter(_Places(stmt).leaves(lambda leaf: True))
+    return paths(stmt, 0, LEAVES, lambda leaf: True)
 
 
 def readers(stmt: Stmt, buffer: Buffer) -> list[tuple[Stmt, ...]]:
     """Paths of the leaves that read ``buffer``, other than to update it at the element that they write."""
-    return _places(stmt).leaves(lambda leaf: _reads(leaf, buffer))
+    return list(paths(stmt, name_mark(buffer.name), LEAVES, lambda leaf: _reads(leaf, buffer)))
 
 
 def _reads(leaf: Stmt, buffer: Buffer) -> bool:
@@ -205,7 +204,11 @@ def _reads(leaf: Stmt, buffer: Buffer) -> bool:
 
 def writers(stmt: Stmt, buffer: Buffer) -> list[tuple[Stmt, ...]]:
     """Paths of the leaves that write ``buffer``."""
-    return _places(stmt).leaves(lambda leaf: any(written == buffer for written, _ in stores_of(leaf)))
+    return list(paths(stmt, name_mark(buffer.name), LEAVES, lambda leaf: _writes(leaf, buffer)))
+
+
+def _writes(leaf: Stmt, buffer: Buffer) -> bool:
+    return any(written == buffer for written, _ in stores_of(leaf))
 
 
 def own_nest(path: tuple[Stmt, ...]) -> int:
@@ -229,7 +232,7 @@ def reduction_vars(stmt: Stmt) -> dict[Var, str]:
 
 def replace_node(stmt: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
     """The tree with the node ``old`` (this very object) replaced, or taken out if ``new`` is None."""
-    path = _places(stmt).node(old)
+    path = next(paths(stmt, marks(old), type(old), lambda node: node is old), None)
     if path is None:
         return stmt
     for above, inside in zip(path[-2::-1], path[:0:-1], strict=True):
@@ -251,6 +254,8 @@ def rewrite(func: PrimFunc, old: Stmt, new: Stmt | None) -> PrimFunc:
 
 def drop_allocation(stmt: Stmt, buffer: Buffer) -> Stmt | None:
     """The tree without the Allocate of ``buffer``; its body stays."""
+    if not marks(stmt) & name_mark(buffer.name):
+        return stmt
     if isinstance(stmt, Allocate) and stmt.buffer == buffer:
         return drop_allocation(stmt.body, buffer)
     return map_children(stmt, lambda child: drop_allocation(child, buffer))

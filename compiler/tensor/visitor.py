@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from operator import is_
+from zlib import crc32
 
 from .ir import (
     Allocate,
@@ -205,51 +207,134 @@ def substitute_stmt(stmt: Stmt, bindings: Mapping[Var, Expr]) -> Stmt:
     return map_stmt_exprs(stmt, lambda expr: substitute(expr, bindings))
 
 
+MARKS = 1024
+"""Bits of a mark for the names of buffers and blocks, and as many again for those of loops."""
+
+
+@lru_cache(maxsize=1 << 14)
+def name_mark(name: str) -> int:
+    """The bit that stands for a buffer or block of this name; a few names have the same."""
+    return 1 << crc32(name.encode()) % MARKS
+
+
+@lru_cache(maxsize=1 << 14)
+def loop_mark(name: str) -> int:
+    """The bit that stands for a loop over a variable of this name."""
+    return name_mark(name) << MARKS
+
+
+def marks(stmt: Stmt) -> int:
+    """The bits of all names at and below a statement: of the buffers that are allocated, read or written, of blocks
+    and of loops. Where a bit is missing, none of that name is there, and a walk can leave the statement out. Worked out
+    once for each statement: a step of a schedule makes few of them anew."""
+    found: int | None = stmt.__dict__.get("_marks")
+    if found is not None:
+        return found
+    order, waiting = [], [stmt]
+    while waiting:
+        node = waiting.pop()
+        if "_marks" not in node.__dict__:
+            order.append(node)
+            waiting.extend(below(node))
+    for node in reversed(order):  # what is below a statement before it: trees may be deeper than Python's stack
+        found = node.__dict__["_marks"] = _marks(node)
+    assert found is not None
+    return found
+
+
+def _marks(stmt: Stmt) -> int:
+    if isinstance(stmt, Seq):
+        found = 0
+        for child in stmt.body:
+            found |= child.__dict__["_marks"]
+        return found
+    if isinstance(stmt, Allocate):
+        inner, own = marks(stmt.body), name_mark(stmt.buffer.name)
+        return inner if inner & own else inner | own
+    if isinstance(stmt, For):
+        return marks(stmt.body) | loop_mark(stmt.var.name) | _marks_read((stmt.extent,))
+    if isinstance(stmt, If):
+        return marks(stmt.then) | _marks_read((stmt.cond,))
+    if isinstance(stmt, Block):
+        start = () if stmt.init is None else (stmt.init,)
+        return marks(stmt.body) | name_mark(stmt.name) | _marks_read(start)
+    if isinstance(stmt, Store):
+        return name_mark(stmt.buffer.name) | _marks_read((*stmt.indices, stmt.value))
+    if isinstance(stmt, IntrinsicCall):
+        found = name_mark(stmt.block) | _marks_read(value for _, value in stmt.scalars)
+        for region in stmt.operands:
+            found |= name_mark(region.buffer.name) | _marks_read(region.indices)
+        return found
+    return 0
+
+
+def _marks_read(exprs: Iterable[Expr]) -> int:
+    found = 0
+    for expr in exprs:
+        for load in loads(expr):
+            found |= name_mark(load.buffer.name)
+    return found
+
+
 def replace_buffer(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
     """The tree with every access and allocation of ``old`` made to ``new``, at the same indices."""
+    mark = name_mark(old.name)
 
     def allocate(node: Stmt) -> Stmt:
+        if not marks(node) & mark:
+            return node
         changed = map_children(node, allocate) or node
         return Allocate(new, changed.body) if isinstance(changed, Allocate) and changed.buffer == old else changed
 
-    return allocate(map_accesses(stmt, old, new, lambda indices: indices))
+    return map_accesses(allocate(stmt), old, new, lambda indices: indices)
 
 
 def map_accesses(stmt: Stmt, old: Buffer, new: Buffer, change: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]) -> Stmt:
-    """The tree with every access to ``old`` made to ``new``, at the indices that ``change`` gives."""
+    """The tree with every access to ``old`` made to ``new``, at the indices that ``change`` gives. Parts that have
+    nothing of ``old`` stay the same objects."""
+    mark = name_mark(old.name)
 
     def rule(node: Expr) -> Expr | None:
         return Load(new, change(node.indices)) if isinstance(node, Load) and node.buffer == old else None
 
+    def of_expr(expr: Expr) -> Expr:
+        return map_exprs(expr, rule) if any(load.buffer == old for load in loads(expr)) else expr
+
     def move_store(store: Store) -> Store:
-        return Store(new, change(store.indices), store.value) if store.buffer == old else store
+        moved = map_store_exprs(store, of_expr)
+        return Store(new, change(moved.indices), moved.value) if moved.buffer == old else moved
 
     def visit(node: Stmt) -> Stmt:
+        if not marks(node) & mark:
+            return node
         match node:
-            case Allocate(body=body) | For(body=body):
+            case For(var, extent, kind, body, annotations):
+                changed, inner = of_expr(extent), visit(body)
+                return with_body(node, inner) if changed is extent else For(var, changed, kind, inner, annotations)
+            case Allocate(body=body):
                 return with_body(node, visit(body))
             case If(cond, then):
-                return If(cond, visit(then))
+                return If(of_expr(cond), visit(then))
             case Seq(body):
                 items = tuple(map(visit, body))
                 return node if all(map(is_, items, body)) else Seq(items)
             case Store():
                 return move_store(node)
-            case Block(body=store):
-                moved = move_store(store)
-                return node if moved is store else replace(node, body=moved)
-            case IntrinsicCall(operands=operands):
-                regions = tuple(
-                    replace(region, buffer=new, indices=change(region.indices)) if region.buffer == old else region
-                    for region in operands
-                )
-                return node if all(map(is_, regions, operands)) else replace(node, operands=regions)
+            case Block(body=store, init=init):
+                moved, start = move_store(store), None if init is None else of_expr(init)
+                return node if moved is store and start is init else replace(node, body=moved, init=start)
+            case IntrinsicCall(operands=operands, scalars=scalars):
+                regions = []
+                for region in operands:
+                    indices = tuple(map(of_expr, region.indices))
+                    own = region.buffer == old
+                    regions.append(replace(region, buffer=new, indices=change(indices)) if own
+                                   else replace(region, indices=indices))  # fmt: skip
+                values = tuple((name, of_expr(value)) for name, value in scalars)
+                return replace(node, operands=tuple(regions), scalars=values)
         return node
 
-    def of_expr(expr: Expr) -> Expr:
-        return map_exprs(expr, rule) if any(load.buffer == old for load in loads(expr)) else expr
-
-    return visit(map_stmt_exprs(stmt, of_expr))
+    return visit(stmt)
 
 
 ACCUMULATING = ("add", "min", "max")
