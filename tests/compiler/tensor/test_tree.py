@@ -11,7 +11,7 @@ from itertools import chain
 import pytest
 from weft.compiler.tensor.compute import Tensor, compute, placeholder
 from weft.compiler.tensor.errors import ScheduleError
-from weft.compiler.tensor.ir import Allocate, Block, Buffer, For, IntrinsicCall, PrimFunc, Stmt, Store
+from weft.compiler.tensor.ir import Allocate, Block, Buffer, Const, For, If, IntrinsicCall, PrimFunc, Stmt, Store, Var
 from weft.compiler.tensor.random_programs import random_program
 from weft.compiler.tensor.random_steps import random_step
 from weft.compiler.tensor.schedule import Schedule, apply_step, create_schedule
@@ -115,6 +115,29 @@ def test_marks_hold_every_name_below_after_any_steps(seed: int) -> None:
         for buffer, _ in (*loads_of(node), *stores_of(node)):
             wanted |= name_mark(buffer.name)
         assert marks(node) == marks(node) | wanted
+
+
+COUNTS, OTHER, SUMS = Buffer("counts", (4,), "int64"), Buffer("other", (4,), "int64"), Buffer("sums", (4,), "int64")
+PLACE, FIRST = Var("i"), COUNTS[0]
+
+
+@pytest.mark.parametrize(
+    "stmt",
+    [
+        For(PLACE, FIRST, "serial", SUMS.store(0, 1)),
+        If(FIRST < 3, SUMS.store(0, 1)),
+        SUMS.store(FIRST, 1),
+        SUMS.store(0, FIRST + 1),
+        Block("sum", "reduce", Store(SUMS, (Const(0),), SUMS[0] + 1), (PLACE,), FIRST),
+    ],
+    ids=["extent", "condition", "index", "value", "initial value"],
+)
+def test_what_is_read_is_replaced_wherever_it_stands(stmt: Stmt) -> None:
+    assert marks(stmt) & name_mark("counts")
+    moved = replace_buffer(stmt, COUNTS, OTHER)
+    assert marks(moved) & name_mark("other")
+    assert not marks(moved) & name_mark("counts")
+    assert replace_buffer(moved, OTHER, COUNTS) == stmt
 
 
 @pytest.mark.parametrize("seed", SEEDS)
