@@ -155,16 +155,24 @@ def options(kind: str, **values: Any) -> Any:
 
 def interpreted(model: bytes, arrays: Sequence[Array], kernels: str = "default") -> list[Array]:
     """What LiteRT's interpreter computes, on one thread. Raises what it raises for a model that it refuses."""
+    return interpreted_runs(model, [arrays], kernels)[0]
+
+
+def interpreted_runs(model: bytes, runs: Sequence[Sequence[Array]], kernels: str = "default") -> list[list[Array]]:
+    """The results of runs one after the other, between which the interpreter keeps its variables."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         interpreter = lite.Interpreter(
             model_content=model, experimental_op_resolver_type=KERNELS[kernels], num_threads=1
         )
-    for detail, array in zip(interpreter.get_input_details(), arrays, strict=True):
+    for detail, array in zip(interpreter.get_input_details(), runs[0], strict=True):
         if tuple(detail["shape"]) != array.shape:
             interpreter.resize_tensor_input(detail["index"], array.shape)
     interpreter.allocate_tensors()
-    for detail, array in zip(interpreter.get_input_details(), arrays, strict=True):
-        interpreter.set_tensor(detail["index"], array)
-    interpreter.invoke()
-    return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+    found = []
+    for arrays in runs:
+        for detail, array in zip(interpreter.get_input_details(), arrays, strict=True):
+            interpreter.set_tensor(detail["index"], array)
+        interpreter.invoke()
+        found.append([interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()])
+    return found

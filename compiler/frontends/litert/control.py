@@ -27,13 +27,30 @@ def _if(site: Site) -> tuple[Result, ...]:
     known = _known(site, condition, "the condition")
     if known is not None:
         return tuple(site.body(site, site.option("then" if known else "otherwise"), operands))
-    one, other = (site.body(site, site.option(name), operands) for name in BODIES["IF"])
+    one, other = _both(site, operands)
     chosen: list[Result] = []
     for yes, no in zip(one, other, strict=True):
         if yes.shape != no.shape or yes.expr.dtype != no.expr.dtype:
             raise site.error(f"its branches give {yes.expr.type} and {no.expr.type}, and which one depends on a run")
         chosen.append(site.where(site.reshape(condition.expr, ()), site.ordered(yes), site.ordered(no)))
     return tuple(chosen)
+
+
+def _both(site: Site, operands: list[Held]) -> list[list[Held]]:
+    """What either branch gives. A variable that one of them assigns has the value that counts."""
+    before, results, after = dict(site.memory.values), [], []
+    for name in BODIES["IF"]:
+        site.memory.values = dict(before)
+        results.append(site.body(site, site.option(name), operands))
+        after.append(site.memory.values)
+    for name in after[0].keys() | after[1].keys():
+        yes, no = (values.get(name) for values in after)
+        if yes is None or no is None:
+            raise site.error(f"one of its branches alone gives the variable {name!r} a value")
+        if yes is not no:
+            yes = Held.plain(site.where(site.reshape(site.held(0).expr, ()), site.ordered(yes), site.ordered(no)))
+        site.memory.values[name] = yes
+    return results
 
 
 @rule("WHILE")

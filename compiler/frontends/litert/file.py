@@ -71,8 +71,8 @@ class TensorInfo:
 
     @property
     def element(self) -> str:
-        """The type that its values have in a graph."""
-        return {"int4": "int8", "int2": "int8", "uint4": "uint8"}.get(self.dtype, self.dtype)
+        """The type that its values have in a graph. Of a variable's handle: that of its number."""
+        return {"int4": "int8", "int2": "int8", "uint4": "uint8", "resource": "int64"}.get(self.dtype, self.dtype)
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,9 @@ def _options(buffer: Buffer, table: Table, name: str, number: int) -> dict[str, 
         options = None
     result: dict[str, Any] = {}
     for key, field in fields.items():
-        if field.is_vector:
+        if field.kind == "s":
+            result[key] = options.text(field.slot) if options is not None else ""
+        elif field.is_vector:
             values = options.numbers(field.slot, field.kind[1:]) if options is not None else None
             result[key] = None if values is None else tuple(values.tolist())
         else:

@@ -125,6 +125,27 @@ def _in_256ths(steps: Array, scale: float) -> Array:
     return _half_away(high, -int(exponent))
 
 
+def scaled_twice(site: Site, x: Expr, real: float) -> Expr:
+    """``x`` of int32 times a real number, as the interpreter has it: rounded to 31 bits of the factor, then by what is
+    left of its exponent, halves away from 0; int32."""
+    fraction, exponent = np.frexp(real)
+    wide, exponent = int(np.floor(fraction * 2.0**31 + 0.5)), int(exponent)
+    if wide == 1 << 31:
+        wide, exponent = wide // 2, exponent + 1
+    if exponent > 30:
+        raise site.error(f"its scales make a factor of {real:g}", hint="is the file damaged?")
+    if exponent < -31:
+        wide, exponent = 0, 0
+    long = site.cast(x, "int64")
+    if exponent > 0:
+        long = site("multiply", long, 1 << exponent)
+    high = site("shift_right", site("add", site("multiply", long, wide), 1 << 30), 31)
+    if exponent < 0:
+        negative = site.cast(site("less", high, 0), "int64")
+        high = site("shift_right", site("subtract", site("add", high, 1 << (-exponent - 1)), negative), -exponent)
+    return site.cast(high, "int32")
+
+
 def _multiplier(real: float) -> tuple[int, int]:
     """``m * 2**(e - 15)`` near a real number, m of 16 bits rounded from 32."""
     fraction, exponent = np.frexp(real)

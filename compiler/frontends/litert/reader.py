@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,27 +12,30 @@ from ...graph import Constant, Expr, GraphError, Span
 from ...graph.dtypes import FLOATS, numpy_dtype
 from ..errors import ModelError
 from ..onnx import reader as onnx_reader
-from . import control, detection, move, pointwise, product, recurrent, reduce, window
+from . import control, detection, move, pointwise, product, recurrent, reduce, svdf, variables, window
 from .control import BODIES
 from .file import GraphInfo, OperatorInfo, TensorInfo, supported
 from .recurrent import STARTS_AT_ZERO
 from .schema import CUSTOM
-from .site import QUANTISED, REFUSED, RULES, Held, Site
+from .site import QUANTISED, REFUSED, RULES, Held, Memory, Site
+from .variables import KEPT, Key, Variable, changed_by_runs
 
-RULE_MODULES = (control, detection, move, pointwise, product, recurrent, reduce, window)
+RULE_MODULES = (control, detection, move, pointwise, product, recurrent, reduce, svdf, variables, window)
 """The modules that fill `RULES`."""
 
 CONVERTER_MODULES = onnx_reader.CONVERTER_MODULES
 """Of ONNX: some rules are written by its converters."""
 
-_VARIABLE = "variables are kept between runs"
+_TABLE = "tables are kept between runs"
+ACTING = ("ASSIGN_VARIABLE", "CALL_ONCE")
+"""Operators that count without a result."""
+
 _BRANCH = "its course depends on values of a run"
 _CHANCE = "it is random"
 _DATA = "the shape of its result depends on values"
 REFUSED.update({
     "STABLEHLO_WHILE": _BRANCH, "STABLEHLO_CASE": _BRANCH,
-    "CALL_ONCE": _VARIABLE, "VAR_HANDLE": _VARIABLE, "READ_VARIABLE": _VARIABLE, "ASSIGN_VARIABLE": _VARIABLE,
-    "HASHTABLE": _VARIABLE, "HASHTABLE_FIND": _VARIABLE, "HASHTABLE_IMPORT": _VARIABLE, "HASHTABLE_SIZE": _VARIABLE,
+    "HASHTABLE": _TABLE, "HASHTABLE_FIND": _TABLE, "HASHTABLE_IMPORT": _TABLE, "HASHTABLE_SIZE": _TABLE,
     "RANDOM_STANDARD_NORMAL": _CHANCE, "RANDOM_UNIFORM": _CHANCE, "MULTINOMIAL": _CHANCE,
     "STABLEHLO_RNG_BIT_GENERATOR": _CHANCE,
     "UNIQUE": _DATA, "WHERE": _DATA,
@@ -50,7 +53,7 @@ def refuse_unknown(graphs: Sequence[GraphInfo]) -> None:
     """Raise a `ModelError` that names every operator without a rule, with the tensors that it gives."""
     counts: Counter[str] = Counter()
     places: dict[str, list[str]] = {}
-    for graph in _reached(graphs):
+    for graph in _reached(graphs, {**BODIES, "CALL_ONCE": ("graph",)}):
         for info in graph.operators:
             if info.name not in RULES:
                 counts[info.name] += 1
@@ -68,12 +71,12 @@ def refuse_unknown(graphs: Sequence[GraphInfo]) -> None:
     )
 
 
-def _reached(graphs: Sequence[GraphInfo]) -> list[GraphInfo]:
-    """The first graph, and those that its control flow runs."""
+def _reached(graphs: Sequence[GraphInfo], bodies: Mapping[str, Sequence[str]]) -> list[GraphInfo]:
+    """The first graph, and those that its operators run by these options."""
     found, waiting = [0], [0]
     while waiting:
         for info in graphs[waiting.pop()].operators:
-            for name in BODIES.get(info.name, ()):
+            for name in bodies.get(info.name, ()):
                 number = info.options[name]
                 if 0 <= number < len(graphs) and number not in found:
                     found.append(number)
@@ -81,13 +84,32 @@ def _reached(graphs: Sequence[GraphInfo]) -> list[GraphInfo]:
     return [graphs[number] for number in found]
 
 
+def variables_of(graphs: Sequence[GraphInfo]) -> tuple[Memory, list[Variable]]:
+    """What the file gives to named variables before the first run, and those that a run changes."""
+    memory = Memory()
+    for info in graphs[0].operators:
+        if info.name == "CALL_ONCE":
+            site = Site(info.name, place_of(info, graphs[0]), info, (), (), (), lambda *_: [], memory)
+            number = info.options["graph"]
+            if not 0 < number < len(graphs) or graphs[number].inputs:
+                raise site.error(f"it runs graph {number} of {len(graphs)}", hint="is the file damaged?")
+            GraphReader(graphs, number, (), memory)._operators()
+            for name, held in memory.values.items():
+                value = site.node.scope.static_value(site.ordered(held))
+                if value is None:
+                    raise site.error(f"the first value of the variable {name!r} is not a constant")
+                memory.values[name] = Held.plain(Constant(value, name))
+    return memory, changed_by_runs(_reached(graphs, BODIES), memory)
+
+
 class GraphReader:
     """Reads a graph for values of its inputs. ``inside``: the graphs that run it, the file's first one at the front."""
 
     def __init__(
-        self, graphs: Sequence[GraphInfo], number: int, inputs: Sequence[Held], inside: tuple[int, ...] = ()
-    ) -> None:
-        self.graphs, self.graph = graphs, graphs[number]
+        self, graphs: Sequence[GraphInfo], number: int, inputs: Sequence[Held], memory: Memory,
+        inside: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
+        self.graphs, self.graph, self.memory = graphs, graphs[number], memory
         self.inside = (*inside, number)
         self.values: dict[int, Held] = dict(zip(self.graph.inputs, inputs, strict=True))
 
@@ -95,6 +117,17 @@ class GraphReader:
         """The outputs, with the file's axes."""
         self._operators()
         return [self._output(index) for index in self.graph.outputs]
+
+    def keep(self, key: Key, held: Held) -> None:
+        """Give a variable its value."""
+        if isinstance(key, int):
+            self.values[key] = held
+        else:
+            self.memory.values[key] = held
+
+    def kept(self, key: Key) -> Held:
+        """The value that a variable has come to."""
+        return self.values[key] if isinstance(key, int) else self.memory.values[key]
 
     def _operators(self) -> None:
         for info in self.graph.operators:
@@ -109,14 +142,21 @@ class GraphReader:
         wanted = len(self.graphs[number].inputs)
         if wanted != len(inputs):
             raise site.error(f"graph {number} takes {wanted} inputs, not {len(inputs)}")
-        reader = GraphReader(self.graphs, number, inputs, self.inside)
+        reader = GraphReader(self.graphs, number, inputs, self.memory, self.inside)
         reader._operators()
         return [reader._value(index, site) for index in reader.graph.outputs]
 
     def _output(self, index: int) -> Expr:
         name = self.graph.tensors[index].name
-        site = Site(f"output {name!r}", Span((), name), OperatorInfo("", -1, (), (), {}), (), (), (), self._body)
-        held = self._value(index, site)
+        return self.ordered(self._value(index, self._place(name)), name)
+
+    def _place(self, name: str) -> Site:
+        info = OperatorInfo("", -1, (), (), {})
+        return Site(f"output {name!r}", Span((), name), info, (), (), (), self._body, self.memory)
+
+    def ordered(self, held: Held, name: str) -> Expr:
+        """An output, with the file's axes."""
+        site = self._place(name)
         return held.to(replace(site.node, span=held.expr.span or site.span), range(len(held.order)))
 
     def _value(self, index: int, site: Site) -> Held:
@@ -134,11 +174,11 @@ class GraphReader:
         return self.values[index]
 
     def _site(self, info: OperatorInfo) -> Site:
-        site = Site(info.name, place_of(info, self.graph), info, (), (), (), self._body)
+        site = Site(info.name, place_of(info, self.graph), info, (), (), (), self._body, self.memory)
         values = tuple(None if index < 0 else self._operand(index, site) for index in info.inputs)
         tensors = tuple(None if index < 0 else self.graph.tensors[index] for index in info.inputs)
         results = tuple(self.graph.tensors[index] for index in info.outputs)
-        return Site(info.name, place_of(info, self.graph), info, values, tensors, results, self._body)
+        return Site(info.name, place_of(info, self.graph), info, values, tensors, results, self._body, self.memory)
 
     def _operand(self, index: int, site: Site) -> Held:
         tensor = self.graph.tensors[index]
@@ -147,7 +187,7 @@ class GraphReader:
         return self._value(index, site)
 
     def _operator(self, info: OperatorInfo) -> None:
-        if not info.outputs:
+        if not info.outputs and info.name not in ACTING:
             return
         site = self._site(info)
         try:
@@ -155,7 +195,8 @@ class GraphReader:
             results = made if isinstance(made, tuple) else (made,)
             if len(results) < len(info.outputs):
                 raise site.error(f"it gives {len(results)} results, not {len(info.outputs)}")
-            for index, result in zip(info.outputs, results, strict=False):
+            kept = (info.inputs[KEPT[info.name]],) if info.name in KEPT else ()
+            for index, result in zip((*info.outputs, *kept), results, strict=False):
                 self.values[index] = self._stored(site, result, self.graph.tensors[index])
         except ModelError:
             raise

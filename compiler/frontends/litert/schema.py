@@ -64,7 +64,8 @@ SAME, VALID = 0, 1
 
 @dataclass(frozen=True)
 class Field:
-    """One option: its slot, its kind as in `struct` (in brackets for a vector), and its value if it is left out."""
+    """One option: its slot, its kind as in `struct` (``s``: a text; behind a bracket for a vector), and its value if it
+    is left out."""
 
     slot: int
     kind: str
@@ -128,6 +129,9 @@ OPTIONS: dict[str, tuple[int, dict[str, Field]]] = {
         "REVERSE_SEQUENCE": (87, "seq_dim:i batch_dim:i"),
         "UNIDIRECTIONAL_SEQUENCE_RNN": (31, "time_major:? activation:b"),
         "UNIDIRECTIONAL_SEQUENCE_LSTM": (71, "activation:b cell_clip:f projection_clip:f time_major:?"),
+        "SVDF": (6, "rank:i activation:b asymmetric_inputs:?"),
+        "CALL_ONCE": (103, "graph:i"),
+        "VAR_HANDLE": (111, "container:s shared_name:s"),
         "IF": (92, "then:i otherwise:i"),
         "WHILE": (93, "condition:i body:i"),
         "DEPTH_TO_SPACE": (94, "block_size:i"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,15 @@ def channels_first(rank: int) -> tuple[int, ...]:
     return (0, rank - 1, *range(1, rank - 1))
 
 
+@dataclass
+class Memory:
+    """What named variables hold where the reading has come to, and the names that have handles: a handle's number is
+    its place among them."""
+
+    values: dict[str, Held] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+
+
 Result = Held | Expr
 Rule = Callable[["Site"], Result | tuple[Result, ...]]
 
@@ -84,13 +93,14 @@ rule = adds_to(RULES)
 @dataclass(frozen=True)
 class Site(OperatorSite):
     """``values`` and ``tensors`` of the operands, None for one that is left out; ``results`` of what it gives;
-    ``body`` runs another graph of the file for values."""
+    ``body`` runs another graph of the file for values. ``memory`` is that of all graphs."""
 
     info: OperatorInfo
     values: tuple[Held | None, ...]
     tensors: tuple[TensorInfo | None, ...]
     results: tuple[TensorInfo, ...]
     body: Callable[[Site, int, Sequence[Held]], list[Held]]
+    memory: Memory
 
     # Operands
 

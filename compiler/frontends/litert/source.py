@@ -10,8 +10,8 @@ from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_sy
 from ..errors import ModelError
 from ..refusals import refuse_floats
 from .file import TensorInfo, read_file, supported
-from .reader import GraphReader, refuse_unknown
-from .site import Held
+from .reader import GraphReader, refuse_unknown, variables_of
+from .site import Held, Memory
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -20,7 +20,9 @@ class LitertSource:
     """A model in a LiteRT file, ready to be compiled for any target (`weft.compile`).
 
     Its first graph is read. Inputs and outputs have the names that its signature gives them, else those of their
-    tensors. Raises ModelError for a damaged file, and for operators that cannot be read: all of them, with places.
+    tensors. A variable that a run changes is an input more and, as ``next_NAME``, an output more; ``variables`` have
+    what a first run takes. Raises ModelError for a damaged file, and for operators that cannot be read: all of them,
+    with places.
     """
 
     def __init__(self, data: bytes, file: str, name: str = "model") -> None:
@@ -34,6 +36,15 @@ class LitertSource:
             raise ModelError(f"{file} has no outputs")
         if len(set(self._graph.inputs)) != len(self._graph.inputs):
             raise ModelError(f"{file} names an input twice")
+        self._memory, self.variables = variables_of(self._graphs)
+        self.variables = [replace(each, name=self._free(each.name)) for each in self.variables]
+        self.output_names += tuple(each.output for each in self.variables)
+
+    def _free(self, name: str) -> str:
+        """A variable's name, changed where an input or an output has it."""
+        while name in self._input_names or f"next_{name}" in self.output_names:
+            name += "_state"
+        return name
 
     def _named(self, indices: Sequence[int], names: Mapping[int, str]) -> tuple[str, ...]:
         """Names of tensors, each once."""
@@ -63,7 +74,8 @@ class LitertSource:
             sizes = bind_sizes(found, shapes)
         except GraphError as error:
             raise ModelError(error.message, hint=error.hint) from None
-        return tuple(replace(each, shape=tuple(sizes.get(str(size), size) for size in each.shape)) for each in found)
+        whole = [replace(each, shape=tuple(sizes.get(str(size), size) for size in each.shape)) for each in found]
+        return (*whole, *(SymbolicInput(each.name, each.type.shape, each.type.dtype) for each in self.variables))
 
     def module(self, shapes: Shapes = {}, *, require_quantised: bool = False) -> Module:  # noqa: B006
         """The graph for these shapes of the inputs. Raises ModelError."""
@@ -79,8 +91,15 @@ class LitertSource:
             if still:
                 raise ModelError(f"the size {still[0]!r} is open", hint="give the shape of the input with shapes=")
             params.append(Var(each.name, TensorType(each.at({}), each.dtype), Span((), each.name)))
-        reader = GraphReader(self._graphs, 0, [Held.plain(param) for param in params])
+        plain = [Held.plain(param) for param in params]
+        count = len(self._graph.inputs)
+        memory = Memory(dict(self._memory.values), list(self._memory.names))
+        reader = GraphReader(self._graphs, 0, plain[:count], memory)
+        for variable, held in zip(self.variables, plain[count:], strict=True):
+            reader.keep(variable.key, held)
         outputs = reader.run()
+        for variable in self.variables:
+            outputs.append(reader.ordered(reader.kept(variable.key), variable.output))
         body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
         function = Function(tuple(params), body, Attrs({"name": "main", "outputs": self.output_names}))
         return reader, Module(function)

@@ -150,7 +150,7 @@ def test_fields_of_options_are_the_schemas() -> None:
              "dilation_w": "dilation_w_factor", "dilation_h": "dilation_h_factor",
              "dilation_d": "dilation_d_factor", "projection_clip": "proj_clip", "then": "then_subgraph_index",
              "otherwise": "else_subgraph_index", "condition": "cond_subgraph_index",
-             "body": "body_subgraph_index"}  # fmt: skip
+             "body": "body_subgraph_index", "graph": "init_subgraph_index"}  # fmt: skip
     for name, (kind, fields) in OPTIONS.items():
         for key, field in fields.items():
             words = {("SPLIT", "count"): "num_splits", ("UNPACK", "count"): "num"}.get((name, key), other.get(key, key))
