@@ -90,7 +90,13 @@ class ModelWriter:
         return self.tensor(array.shape, dtype, data=array, **more)
 
     def op(
-        self, name: str, inputs: Sequence[int], outputs: Sequence[int], options: Any = None, version: int = 1
+        self,
+        name: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        options: Any = None,
+        version: int = 1,
+        intermediates: Sequence[int] = (),
     ) -> None:
         """An operator; ``options`` as `options` makes them. A name that the schema lacks is a custom one, whose
         options are a dict."""
@@ -102,6 +108,8 @@ class ModelWriter:
         operator = schema.OperatorT()
         operator.opcodeIndex = self._codes.index(key)
         operator.inputs, operator.outputs = list(inputs), list(outputs)
+        if intermediates:
+            operator.intermediates = list(intermediates)
         if custom and options is not None:
             content = flexbuffers.Dumps(options)
             operator.customOptions = np.frombuffer(bytes(content), np.uint8)

@@ -77,13 +77,15 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class OperatorInfo:
-    """``inputs`` has -1 for an operand that is left out."""
+    """``inputs`` has -1 for an operand that is left out; ``intermediates`` are tensors that stand for parts of its
+    arithmetic, for their scales."""
 
     name: str
     number: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: Mapping[str, Any]
+    intermediates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,7 @@ def _graph(buffer: Buffer, table: Table, buffers: list[memoryview | None], codes
             indices(each.integers(1), f"operands of operator {number}", optional=True),
             indices(each.integers(2), f"results of operator {number}"),
             _options(buffer, each, codes[code], number),
+            indices(each.integers(8), f"intermediate tensors of operator {number}", optional=True),
         ))  # fmt: skip
     inputs = indices(table.integers(1), "the inputs")
     outputs = indices(table.integers(2), "the outputs")

@@ -178,7 +178,10 @@ class GraphReader:
         values = tuple(None if index < 0 else self._operand(index, site) for index in info.inputs)
         tensors = tuple(None if index < 0 else self.graph.tensors[index] for index in info.inputs)
         results = tuple(self.graph.tensors[index] for index in info.outputs)
-        return Site(info.name, place_of(info, self.graph), info, values, tensors, results, self._body, self.memory)
+        between = tuple(None if index < 0 else self.graph.tensors[index] for index in info.intermediates)
+        return Site(
+            info.name, place_of(info, self.graph), info, values, tensors, results, self._body, self.memory, between
+        )
 
     def _operand(self, index: int, site: Site) -> Held:
         tensor = self.graph.tensors[index]

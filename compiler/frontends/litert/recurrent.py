@@ -7,16 +7,17 @@ import numpy as np
 from ...graph import Expr
 from ...graph.dtypes import FLOATS
 from ..onnx.loop import looped
+from .recurrent_bytes import lstm_of_bytes
 from .site import Result, Site, rule
 
 STARTS_AT_ZERO = ("UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN")
 """Operators with states among their operands, which LiteRT keeps as variables."""
 
 
-def _sequence(site: Site) -> tuple[Expr, bool]:
+def _sequence(site: Site, bytes_too: bool = False) -> tuple[Expr, bool]:
     """The input (T, N, features), and whether the file has it so."""
     x = site.raw(0)
-    if x.dtype not in FLOATS:
+    if x.dtype not in FLOATS and not (bytes_too and x.dtype == "int8"):
         raise site.error(f"it is read in floats alone, not in {x.dtype}",
                          hint="convert the model with floats for its activations")  # fmt: skip
     if len(x.shape) != 3:
@@ -68,7 +69,9 @@ def _lstm(site: Site) -> Result:
     """With peepholes, coupled input and forget gates, a projection and clipping where the file has them."""
     if any(site.has(_NORM + gate) for gate in range(4)):
         raise site.error("normalised gates (operands 20 to 23) are not read")
-    x, time_major = _sequence(site)
+    x, time_major = _sequence(site, bytes_too=True)
+    if x.dtype == "int8":
+        return _laid_out(site, lstm_of_bytes(site, x), time_major)
     coupled = not site.has(_WEIGHTS + INPUT)
     gates = [gate for gate in range(4) if not (coupled and gate == INPUT)]
     cells, outputs = site.held(_WEIGHTS + FORGET).shape[0], site.held(_RECURRENCE + FORGET).shape[1]

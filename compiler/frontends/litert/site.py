@@ -101,6 +101,7 @@ class Site(OperatorSite):
     results: tuple[TensorInfo, ...]
     body: Callable[[Site, int, Sequence[Held]], list[Held]]
     memory: Memory
+    intermediates: tuple[TensorInfo | None, ...] = ()
 
     # Operands
 
@@ -135,6 +136,14 @@ class Site(OperatorSite):
         """Of operand ``index``, if its integers stand for real numbers."""
         tensor = self.tensor(index)
         return tensor.quantisation if tensor.element in QUANTISED else None
+
+    def intermediate(self, index: int) -> Quantisation:
+        """Of a part of the operator's own arithmetic."""
+        tensor = self.intermediates[index] if index < len(self.intermediates) else None
+        if tensor is None or tensor.quantisation is None:
+            raise self.error(f"intermediate tensor {index} has no scale", hint="convert the model again")
+        self.parameters(tensor.quantisation, tensor.element)
+        return tensor.quantisation
 
     def real(self, index: int) -> Held:
         """Operand ``index`` as real numbers."""
