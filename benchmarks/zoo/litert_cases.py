@@ -159,6 +159,13 @@ def transposed_convolutions() -> Iterator[Case]:
         y = make.output((1, ho, wo, o), dtype, _near(dtype, k * k * c // stride**2))
         yield make.op("TRANSPOSE_CONV", [make.numbers((1, ho, wo, o)), weights, x, bias], [y],
                       options("TransposeConvOptions", padding=padding, strideH=stride, strideW=stride), 3)  # fmt: skip
+    for k, stride, padding in itertools.product((2, 3), (1, 2), (SAME, VALID)):
+        make = Maker(f"CONV_3D_TRANSPOSE {k} stride {stride} {'same' if padding == SAME else 'valid'}")
+        sizes = [n * stride if padding == SAME else (n - 1) * stride + k for n in (3, 5, 4)]
+        weights, _ = make.weights((k, k, k, 4, 3), FLOAT, None, 0)
+        operands = [make.numbers((2, *sizes, 4)), weights, make.input((2, 3, 5, 4, 3)), make.bias(4, FLOAT, 0, None)]
+        made = options("Conv3DOptions", padding=padding, strideD=stride, strideH=stride, strideW=stride)
+        yield make.op("CONV_3D_TRANSPOSE", operands, [make.output((2, *sizes, 4))], made)
 
 
 def dense() -> Iterator[Case]:
@@ -524,10 +531,49 @@ def hybrid() -> Iterator[Case]:
     )
 
 
+def segments() -> Iterator[Case]:
+    """Sums by segment, diagonals, and boxes that stay."""
+    for dtype, name in itertools.product((FLOAT, "int32"), ("SUM", "PROD", "MAX", "MIN")):
+        make = Maker(f"UNSORTED_SEGMENT_{name} {dtype}")
+        operands = [make.input((6, 3), dtype), make.numbers([0, 3, 3, 1, -1, 0]), make.numbers(5)]
+        yield make.op(f"UNSORTED_SEGMENT_{name}", operands, [make.output((5, 3), dtype)])
+    make = Maker("SEGMENT_SUM float32")
+    yield make.op("SEGMENT_SUM", [make.input((5, 2, 3)), make.numbers([0, 0, 1, 2, 2])], [make.output((3, 2, 3))])
+    for dtype, (rows, columns) in itertools.product((FLOAT, "int32", "int8"), ((4, 4), (3, 5), (5, 3))):
+        make = Maker(f"MATRIX_SET_DIAG {dtype} {rows}")
+        operands = [make.input((2, rows, columns), dtype, like={}), make.input((2, min(rows, columns)), dtype, like={})]
+        yield make.op("MATRIX_SET_DIAG", operands, [make.output((2, rows, columns), dtype, like={})])
+    make = Maker("MATRIX_DIAG float32")
+    yield make.op("MATRIX_DIAG", [make.input((2, 4))], [make.output((2, 4, 4))])
+    for number, (most, limit, least) in enumerate([(4, 0.3, 0.1), (9, 0.5, -9.0), (12, 0.01, 0.6)]):
+        for op in ("NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5"):
+            make = Maker(f"{op} {number}")
+            operands = [make.input((9, 4), low=0, high=1), make.input((9,), low=0, high=1), make.numbers(most)]
+            limits = [make.numbers(each, FLOAT) for each in ((limit, least, 0.0) if op[-1] == "5" else (limit, least))]
+            scores = [make.output((most,))] if op[-1] == "5" else []
+            results = [make.output((most,), "int32"), *scores, make.output((), "int32")]
+            yield make.op(op, [*operands, *limits], results)
+
+
+def spectra() -> Iterator[Case]:
+    """Fourier transforms, and moves of complex numbers between them and their parts."""
+    for name, (height, width), size in itertools.product(
+        ("REAL", "IMAG", "COMPLEX_ABS"), ((1, 16), (4, 8), (8, 2)), ((3, 0, 0), (2, -1, 0), (2, 1, -1))
+    ):
+        make = Maker(f"{name} {height} {width} {size}")
+        shape = (size[0], max(height + size[1], 1), max(width + size[2], 1))
+        found = make.net.tensor((size[0], height, width // 2 + 1), "complex64")
+        moved = make.net.tensor((size[0] * height, width // 2 + 1), "complex64")
+        make.net.op("RFFT2D", [make.input(shape), make.numbers([height, width])], [found])
+        make.net.op("RESHAPE", [found, make.numbers([size[0] * height, width // 2 + 1])], [moved])
+        yield make.op(name, [moved], [make.output((size[0] * height, width // 2 + 1))])
+
+
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "convolutions": convolutions, "transposed": transposed_convolutions, "dense": dense, "products": matrix_products,
     "arithmetic": arithmetic, "functions": functions, "rows": rows, "pools": pools, "reductions": reductions,
     "types": types, "resizes": resizes, "moves": moves, "hybrid": hybrid,
+    "segments": segments, "spectra": spectra,
 }  # fmt: skip
 
 

@@ -141,3 +141,34 @@ def _longer(site: Site, x: Expr, size: int, axis: int = 1) -> Expr:
         return x
     zeros = np.zeros([lacking if number == axis else own for number, own in enumerate(x.shape)])
     return site.concat([x, site.like(zeros, x)], axis)
+
+
+@rule("NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5")
+def _non_max_suppression(site: Site) -> tuple[Result, ...]:
+    """The boxes that stay, best first, as many as are asked for at most, and how many there are. Places behind the last
+    are 0."""
+    boxes, scores = site.raw(0), site.raw(1)
+    if len(boxes.shape) != 2 or boxes.shape[1] != 4 or scores.shape != boxes.shape[:1]:
+        raise site.error(f"{boxes.type} and {scores.type} are no boxes and their scores")
+    most = site.numbers(2, "the number of boxes")[0]
+    overlap, least = (float(site.constant(index, "the limits").reshape(-1)[0]) for index in (3, 4))
+    site.made((most,))
+    if site.op.endswith("5") and float(site.constant(5, "sigma").reshape(-1)[0]):
+        raise site.error("scores that overlaps lower are not read, so sigma must be 0")
+    count = boxes.shape[0]
+    found: Expr = site.call(
+        "non_max_suppression", site.reshape(boxes, (1, count, 4)), site.reshape(scores, (1, 1, count)), most=most,
+        overlap=overlap, least=least, centred=False,
+    )  # fmt: skip
+    rows = found.shape[0]
+    places = site.reshape(site.slice(found, 1, 2, 1), (rows,))
+    if rows < most:
+        places = site.concat([places, site.like(np.full(most - rows, -1), places)], 0)
+    stays = site("less_equal", site.like(0, places), places)
+    number = site.call("nn.reduce_sum", site.cast(stays, "int32"), axes=(0,), keepdims=False)
+    safe = site("maximum", places, 0)
+    chosen = site.cast(safe, "int32")
+    if site.op.endswith("4"):
+        return chosen, number
+    taken = site.call("gather", scores, site.cast(safe, "int64"), axis=0)
+    return chosen, site.where(stays, taken, 0.0), number

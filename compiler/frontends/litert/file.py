@@ -71,8 +71,11 @@ class TensorInfo:
 
     @property
     def element(self) -> str:
-        """The type that its values have in a graph. Of a variable's handle: that of its number."""
-        return {"int4": "int8", "int2": "int8", "uint4": "uint8", "resource": "int64"}.get(self.dtype, self.dtype)
+        """The type that its values have in a graph. Of a variable's handle: that of its number; of complex
+        numbers: that of their parts."""
+        return {"int4": "int8", "int2": "int8", "uint4": "uint8", "resource": "int64", "complex64": "float32"}.get(
+            self.dtype, self.dtype
+        )
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,41 @@ from ...graph import Constant, Expr, GraphError, Span
 from ...graph.dtypes import FLOATS, numpy_dtype
 from ..errors import ModelError
 from ..onnx import reader as onnx_reader
-from . import control, detection, move, pointwise, product, recurrent, reduce, svdf, variables, window
+from . import (
+    control,
+    detection,
+    move,
+    pointwise,
+    product,
+    recurrent,
+    reduce,
+    segment,
+    spectrum,
+    svdf,
+    variables,
+    window,
+)
 from .control import BODIES
 from .file import GraphInfo, OperatorInfo, TensorInfo, supported
 from .recurrent import STARTS_AT_ZERO
 from .schema import CUSTOM
-from .site import QUANTISED, REFUSED, RULES, Held, Memory, Site
+from .site import QUANTISED, REFUSED, RULES, Held, Memory, Result, Site
 from .variables import KEPT, Key, Variable, changed_by_runs
 
-RULE_MODULES = (control, detection, move, pointwise, product, recurrent, reduce, svdf, variables, window)
+RULE_MODULES = (
+    control,
+    detection,
+    move,
+    pointwise,
+    product,
+    recurrent,
+    reduce,
+    segment,
+    spectrum,
+    svdf,
+    variables,
+    window,
+)
 """The modules that fill `RULES`."""
 
 CONVERTER_MODULES = onnx_reader.CONVERTER_MODULES
@@ -82,6 +108,26 @@ def _reached(graphs: Sequence[GraphInfo], bodies: Mapping[str, Sequence[str]]) -
                     found.append(number)
                     waiting.append(number)
     return [graphs[number] for number in found]
+
+
+def _results(site: Site) -> tuple[Result, ...]:
+    """What the rule gives; of complex numbers, what it gives of either part."""
+    complex_ones = [held is not None and held.imaginary is not None for held in site.values]
+    if not any(complex_ones) or site.op in spectrum.TAKING:
+        made = RULES[site.op](site)
+        return made if isinstance(made, tuple) else (made,)
+    if site.op not in spectrum.MOVES:
+        raise site.error("complex numbers are moved and taken apart, nothing else")
+    parts = []
+    for imaginary in (False, True):
+        values = tuple(Held(held.imaginary, held.order) if imaginary and held is not None and held.imaginary is not None
+                       else held for held in site.values)  # fmt: skip
+        parts.append(_results(replace(site, values=tuple(None if held is None else Held(held.expr, held.order)
+                                                         for held in values))))  # fmt: skip
+    pairs = zip(
+        *([each if isinstance(each, Held) else Held.plain(each) for each in part] for part in parts), strict=True
+    )
+    return tuple(Held(real.expr, real.order, imaginary.expr) for real, imaginary in pairs)
 
 
 def variables_of(graphs: Sequence[GraphInfo]) -> tuple[Memory, list[Variable]]:
@@ -157,6 +203,8 @@ class GraphReader:
     def ordered(self, held: Held, name: str) -> Expr:
         """An output, with the file's axes."""
         site = self._place(name)
+        if held.imaginary is not None:
+            raise site.error("it is complex, which is not supported", hint="give its parts, or its magnitude")
         return held.to(replace(site.node, span=held.expr.span or site.span), range(len(held.order)))
 
     def _value(self, index: int, site: Site) -> Held:
@@ -194,8 +242,7 @@ class GraphReader:
             return
         site = self._site(info)
         try:
-            made = RULES[info.name](site)
-            results = made if isinstance(made, tuple) else (made,)
+            results = _results(site)
             if len(results) < len(info.outputs):
                 raise site.error(f"it gives {len(results)} results, not {len(info.outputs)}")
             kept = (info.inputs[KEPT[info.name]],) if info.name in KEPT else ()
@@ -215,6 +262,8 @@ class GraphReader:
         quantisation = tensor.quantisation if tensor.element in QUANTISED else None
         if quantisation is not None and held.expr.dtype in FLOATS:
             return Held(site.quantised(held.expr, quantisation, tensor.element, held.order), held.order)
+        if (held.imaginary is not None) != (tensor.dtype == "complex64"):
+            raise site.error(f"tensor {tensor.name!r} is {tensor.dtype}, but what it would hold is not")
         if held.expr.dtype != tensor.element:
             raise site.error(f"it would give {held.expr.dtype}, but tensor {tensor.name!r} is {tensor.element}")
         return held

@@ -139,6 +139,8 @@ OPTIONS: dict[str, tuple[int, dict[str, Field]]] = {
         "CUMSUM": (102, "exclusive:? reverse:?"),
         "CONV_3D": (106, "padding:b stride_d:i stride_w:i stride_h:i activation:b dilation_d:i=1 dilation_w:i=1 "
                          "dilation_h:i=1"),
+        "CONV_3D_TRANSPOSE": (106, "padding:b stride_d:i stride_w:i stride_h:i activation:b dilation_d:i=1 "
+                                   "dilation_w:i=1 dilation_h:i=1"),
         "BUCKETIZE": (115, "boundaries:[f"),
         "GELU": (116, "approximate:?"),
     }.items()

@@ -35,14 +35,16 @@ MOST_MADE = 1 << 26
 
 @dataclass(frozen=True)
 class Held:
-    """A tensor's value. Axis i of ``expr`` is axis ``order[i]`` of the file's tensor."""
+    """A tensor's value. Axis i of ``expr`` is axis ``order[i]`` of the file's tensor. ``imaginary`` parts: of complex
+    numbers, of which ``expr`` has the real parts."""
 
     expr: Expr
     order: tuple[int, ...]
+    imaginary: Expr | None = None
 
     @staticmethod
-    def plain(expr: Expr) -> Held:
-        return Held(expr, tuple(range(len(expr.shape))))
+    def plain(expr: Expr, imaginary: Expr | None = None) -> Held:
+        return Held(expr, tuple(range(len(expr.shape))), imaginary)
 
     @property
     def shape(self) -> tuple[int, ...]:

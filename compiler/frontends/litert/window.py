@@ -102,15 +102,19 @@ def _conv_3d(site: Site) -> Result:
     return _convolution(site, x, w, _3D, 1)
 
 
-@rule("TRANSPOSE_CONV")
+@rule("TRANSPOSE_CONV", "CONV_3D_TRANSPOSE")
 def _transposed(site: Site) -> Result:
     """Where windows overlap, they are added; the image is cut to the size that operand 0 says."""
     wanted = site.numbers(0, "the result's shape")
-    x, w = site.images(2), site.weights(1, (3, 0, 1, 2))
-    if len(wanted) != 4 or len(x.shape) != 4 or w.shape[0] != x.shape[1]:
+    axes, order = (_2D, (3, 0, 1, 2)) if site.op == "TRANSPOSE_CONV" else (_3D, (4, 3, 0, 1, 2))
+    x, w = site.images(2), site.weights(1, order)
+    rank = len(axes) + 2
+    if len(wanted) != rank or len(x.shape) != rank or w.shape[0] != x.shape[1]:
         raise site.error(f"weights {list(site.held(1).shape)} do not fit {x.shape[1]} channels")
-    strides, kernel, target = _sizes(site, "stride", _2D), w.shape[2:], tuple(wanted[1:3])
-    before = [0, 0]
+    if axes == _3D and max(_sizes(site, "dilation", axes)) > 1:
+        raise site.error("its window has gaps, which is not read")
+    strides, kernel, target = _sizes(site, "stride", axes), w.shape[2:], tuple(wanted[1:-1])
+    before = [0] * len(axes)
     if site.option("padding") == SAME:
         counts = [-(-n // s) for n, s in zip(target, strides, strict=True)]
         before = [max((c - 1) * s + k - n, 0) // 2 for c, s, k, n in zip(counts, strides, kernel, target, strict=True)]
@@ -118,6 +122,7 @@ def _transposed(site: Site) -> Result:
     after = [f - b - n for f, b, n in zip(full, before, target, strict=True)]
     if min(target) < 1 or max(-each for each in after) > 1 << 16:
         raise site.error(f"the result's shape {wanted} does not fit the operands")
+    site.made((x.shape[0], w.shape[1], *target))
     result = site.onnx(
         "ConvTranspose", x, w, strides=strides, pads=[*before, *(max(each, 0) for each in after)],
         output_padding=[max(-each, 0) for each in after],
