@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "proof-by-a-hash-of-one-word", "verify/keyed.cpp", "operand ignored",
-        "state.take(second[i * second_stride]);", "state.take(0);", KEYED,
+        "    state.take(second);", "    state.take(0);", KEYED,
     ),
     Mutant(
         "proof-by-functions-without-parameters", "verify/keyed.py", "operand ignored",
@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "proof-by-order-where-none-is", "verify/verifier.py", "check ignored",
-        "    check_instructions(core.config, instructions, step.program_offset, constants)\n", "", WHOLE,
+        "    check_program(core.config, step.program, step.program_offset, constants)\n", "", WHOLE,
     ),
     Mutant(
         "proof-of-the-first-elements-only", "verify/verifier.py", "check ignored",
