@@ -22,7 +22,7 @@ from .field import Elements, fold, of_int
 from .integer_operators import RULES, Context, as_function_of_byte, of_byte
 from .layout import Blocks
 from .normal_forms import Kinds
-from .values import Array, OneByte, Value, bytes_value, constant_value, known, plain
+from .values import Array, OneByte, Value, bytes_value, constant_value, known, plain, without_repeats
 
 Node = Value | Array | list[Value]
 """Constants stay arrays; a list for several results."""
@@ -143,9 +143,9 @@ def _packed(node: Call, name: str, operands: Sequence[Node], attrs: dict[str, An
         for each in operands
     ]
     if name == "pack":
-        return _rearranged(as_value(operands[0]), lambda x: layout.filled(x, blocks))
+        return _rearranged(as_value(operands[0]), lambda x: layout.filled(x, blocks), keeps_channels=True)
     if name == "unpack":
-        return _rearranged(as_value(data[0]), lambda x: _without_padding(x, attrs["shape"]))
+        return _rearranged(as_value(data[0]), lambda x: _without_padding(x, attrs["shape"]), keeps_channels=True)
     if name == "as_pixel":  # its channels are the bytes of what is filled up, as they lie
         shape = node.args[0].shape
         return _rearranged(as_value(data[0]), lambda x: layout.in_memory_order(x, shape).reshape(1, -1, 1, 1))
@@ -184,11 +184,15 @@ def _without_padding(x: Any, shape: Sequence[int]) -> Any:
     return x[:images, :channels].reshape(shape)
 
 
-def _rearranged(x: Value, change: Callable[[Any], Any]) -> Value:
-    """A value whose places change; bounds are those of what is not filled up, since no result depends on that."""
-    if x.of_byte is not None and x.of_byte.table.shape[1] == 1:
-        made = OneByte(change(x.of_byte.base), x.of_byte.table)
-        if made.base.size == x.of_byte.base.size:
+def _rearranged(x: Value, change: Callable[[Any], Any], *, keeps_channels: bool = False) -> Value:
+    """A value whose places change; bounds are those of what is not filled up, since no result depends on that.
+
+    ``keeps_channels``: each stays at its number, though some may be cut off at the end or filled up.
+    """
+    if x.of_byte is not None and (keeps_channels or x.of_byte.table.shape[1] == 1):
+        base = change(x.of_byte.base)
+        if base.size <= x.of_byte.base.size:
+            made = OneByte(base, without_repeats(x.of_byte.table[:, : base.shape[1]]))
             return Value(lambda: plain(change(x.open_elements)), x.low, x.high, x.size, x.degree, made)
     return Value(lambda: (change(x.open_elements), change(x.kind)), x.low, x.high, x.size, x.degree)
 

@@ -42,18 +42,27 @@ class OneByte:
 
     def elements(self, keys: Keys) -> Elements:
         """The values: as they are where the function is a multiple and a constant, else a random function of the
-        base, which has the table's content as its name."""
-        slopes = self.table[1] - self.table[0] if len(self.table) > 1 else np.zeros_like(self.table[0])
-        straight = slopes * np.arange(len(self.table))[:, None] + self.table[0]
+        base, which has the table's content as its name. That is counted from the first result, which is added, so that
+        a function and the same one plus a number differ by that number."""
+        first = self.table[0]
+        slopes = self.table[1] - first if len(self.table) > 1 else np.zeros_like(first)
+        straight = slopes * np.arange(len(self.table))[:, None] + first
         is_straight = (straight == self.table).all(0)
-        lines = add(multiply(self.base, self._in_channels(of_int(slopes))), self._in_channels(of_int(self.table[0])))
+        start = self._in_channels(of_int(first))
+        lines = add(multiply(self.base, self._in_channels(of_int(slopes))), start)
         if is_straight.all():
             return lines
-        unequal = keys.hashed(self.base, "function of a byte", self._in_channels(numbers_digest(keys, self.table)))
+        name = numbers_digest(keys, self.table - first)
+        unequal = add(keys.hashed(self.base, "function of a byte", self._in_channels(name)), start)
         return np.where(self._in_channels(is_straight), lines, unequal)
 
     def _in_channels(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return x.reshape((1, -1) + (1,) * (self.base.ndim - 2)) if self.base.ndim > 1 else x
+
+
+def without_repeats(table: Numbers) -> Numbers:
+    """(numbers, C), or (numbers, 1) where all channels have the same results."""
+    return table[:, :1] if table.shape[1] and (table == table[:, :1]).all() else table
 
 
 @dataclass(eq=False)

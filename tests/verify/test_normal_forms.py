@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from weft.verify.field import Elements, add, of_int
+from weft.verify.field import PRIME, Elements, add, of_int
 from weft.verify.keyed import Keys
 from weft.verify.normal_forms import BYTE, LARGEST, LEAST, Kinds, closed, extreme, narrowed, requantise
+from weft.verify.values import OneByte
 
 KEYS = Keys(5)
 BOUNDS = np.array(BYTE[0]), np.array(BYTE[1])
@@ -94,3 +95,14 @@ def test_narrowing_keeps_only_what_is_known_to_be_a_byte() -> None:
     assert (narrowed(KEYS, A[0], *BOUNDS) == A[0]).all()
     assert (narrowed(KEYS, A[0], np.array(-129), np.array(127)) != A[0]).all()
     assert (narrowed(KEYS, A[0], np.array(-128), np.array(128)) != A[0]).all()
+
+
+def test_a_function_of_a_byte_plus_a_number_is_the_same_function_and_that_number() -> None:
+    random = np.random.default_rng(0)
+    base = random.integers(0, PRIME, (1, 2, 3), dtype=np.uint64)
+    table = random.integers(-128, 128, (256, 2))
+    values = OneByte(base, table).elements(KEYS)
+    assert (OneByte(base, table + 128).elements(KEYS) == add(values, of_int(128))).all()
+    table[7, 1] ^= 1
+    other = OneByte(base, table).elements(KEYS)
+    assert (other == values).all((0, 2)).tolist() == [True, False]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import weft
+from weft.benchmarks.zoo.litert_cases import FAMILIES
 from weft.compiler.compile import compile_model
 from weft.compiler.graph import Attrs, Constant, Function, Module, Span, call
 from weft.compiler.graph.visit import substitute, topological_order
@@ -114,6 +115,16 @@ def test_functions_of_one_name_and_equal_layers_are_told_apart(tmp_path: Path) -
     made = weft.compile(tmp_path / "quantised.onnx", "tiny", cache=False)
     assert isinstance(made, CompiledModel)
     found = weft.certify(made, tmp_path / "quantised.onnx", seed=1)
+    assert found.proved, found.alarms
+
+
+def test_requantised_channels_that_the_host_makes_unsigned_are_proved() -> None:
+    """The function of a byte differs from channel to channel, and goes on behind the core."""
+    (case,) = (each for each in FAMILIES["types"]() if each.name == "QUANTIZE int8 to uint8")
+    made = weft.compile(case.model, "pynq", cache=False)
+    assert isinstance(made, CompiledModel)
+    assert made.core is not None
+    found = weft.certify(made, case.model, seed=1)
     assert found.proved, found.alarms
 
 
