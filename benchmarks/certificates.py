@@ -8,6 +8,12 @@ simulator on random inputs; what only the runs find must be nothing.
     python benchmarks/certificates.py --networks digits mobilenet_v2 resnet18 --size 64
     python benchmarks/certificates.py --networks resnet50
     python benchmarks/certificates.py --cases 100 --faults 10
+
+Of faults planted in the compiler's source (those of tests/mutation that can change a program): in a copy of the package
+with each, random layers, chains and digits are compiled and proved; no input is tried. A fault is found where something
+is not proved, or where the compiler itself refuses or stops at what it compiles without the fault. The rest is named.
+
+    python benchmarks/certificates.py --mutants 30 --mutant-cases 10
 """
 
 from __future__ import annotations
@@ -17,8 +23,11 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # more threads wait in loops, which counts as processor time
 
 import argparse
+import json
 import random
+import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections import Counter
@@ -41,6 +50,8 @@ from weft.hw.dram_rate import DramRate
 from weft.hw.programs import disassemble
 from weft.tests.compiler.targets.accel import chains, kernels
 from weft.tests.compiler.targets.accel.test_random_shapes import KINDS, POINTWISE, Layer
+from weft.tests.mutation.mutants import MUTANTS, Mutant
+from weft.tests.mutation.runner import copy_package, mutated_source
 from weft.tests.verify.planted import plant, with_program
 from weft.verify import verify
 from weft.verify.counterexample import random_inputs, simulated
@@ -48,6 +59,15 @@ from weft.verify.counterexample import random_inputs, simulated
 DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
 RUNS = 10
 OUTCOMES = ("planted", "passed the checker", "certificate", "first run", f"{RUNS} runs", "runs alone", "nobody")
+
+
+MUTATED = tuple(
+    f"compiler/targets/accel/{part}/" for part in ("link", "operators", "passes", "schedule", "stream", "walk")
+)
+"""Of which mutants are taken: the parts of the compiler that decide what a program does."""
+
+SECONDS_AT_MOST = 300
+"""For what is compiled and proved with a mutant."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +206,55 @@ def measure_network(name: str, size: int, config: str) -> tuple[list[Record], bo
     return records, not certificate.proved
 
 
+def measure_mutants(count: int, number_of_cases: int) -> list[Record]:
+    """Which of so many mutants are found without any input, and by whom."""
+    able = [mutant for mutant in MUTANTS if mutant.path.startswith(MUTATED)]
+    chosen = random.Random(0).sample(able, min(count, len(able)))
+    tally: Counter[str] = Counter({"proof": 0, "the compiler itself": 0, "nobody": 0})
+    with tempfile.TemporaryDirectory(prefix="weft-certificates-") as folder:
+        package = Path(folder) / "weft"
+        copy_package(package, ("tests/verify",))
+        right = _proved_alone(package, number_of_cases)
+        for mutant in chosen:
+            found = _found_by(package, mutant, number_of_cases, right)
+            tally[found] += 1
+            print(f"{mutant.name} ({mutant.path}): {found}", flush=True)
+    what = "faults in the compiler"
+    records = [Record("several", what, "planted", len(chosen))]
+    return records + [Record("several", what, f"found by {name}", number) for name, number in tally.items()]
+
+
+def _found_by(package: Path, mutant: Mutant, count: int, right: object) -> str:
+    source = package / mutant.path
+    before = source.read_text()
+    source.write_text(mutated_source(mutant, package))
+    try:
+        outcome = _proved_alone(package, count)
+    finally:
+        source.write_text(before)
+    if outcome == right:
+        return "nobody"
+    return "the compiler itself" if outcome is None or all(proved == tried for proved, tried in outcome) else "proof"
+
+
+def _proved_alone(package: Path, count: int) -> list[tuple[int, int]] | None:
+    """What a process proves with the package in a folder, of how many that it compiles: of random cases, and of
+    digits. None where it stops."""
+    records = package.parent / "records.json"
+    records.unlink(missing_ok=True)
+    command = [sys.executable, "-P", str(package / "benchmarks" / "certificates.py")]
+    command += ["--cases", str(count), "--networks", "digits", "--json", str(records)]
+    environment = os.environ | {"PYTHONPATH": str(package.parent), "WEFT_CACHE": str(package.parent / "cache")}
+    try:
+        subprocess.run(command, env=environment, capture_output=True, check=False, timeout=SECONDS_AT_MOST)
+    except subprocess.TimeoutExpired:
+        return None
+    if not records.exists():
+        return None
+    found = [each for each in json.loads(records.read_text()) if each["figure"] == "proved"]
+    return [(int(each["value"]), int(each["reference"])) for each in found]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="*", default=[], choices=["digits", *ARCHITECTURES])
@@ -193,6 +262,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", default="pynq")
     parser.add_argument("--cases", type=int, default=0, help="random layers, and as many chains")
     parser.add_argument("--faults", type=int, default=0, help="planted in the instructions of each case")
+    parser.add_argument(
+        "--mutants", type=int, default=0, help="faults in the compiler's source, of those in tests/mutation"
+    )
+    parser.add_argument(
+        "--mutant-cases", type=int, default=10, help="random layers, and as many chains, for each of them"
+    )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
@@ -206,6 +281,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         made, failed = measure_cases(options.cases, options.faults)
         records += made
         missed |= failed
+    if options.mutants:
+        records += measure_mutants(options.mutants, options.mutant_cases)
     rows = [[r.workload, r.config, r.figure, str(r.value), "" if r.reference is None else str(r.reference)]
             for r in records]  # fmt: skip
     print_table("certificates", ["workload", "core", "figure", "value", "wanted"], rows)
