@@ -244,8 +244,8 @@ class Expressions:
             case BinOp(op, a, b):
                 if expr.dtype == "int64" and op in _FOLDED and not self._varies(expr) and not _reads(expr):
                     return i64(self.index(expr))
-                left, right = self._together([self.value(a), self.value(b)])
-                return self.operator(op, left, right, a.dtype, b)
+                operands = self._together(self._factors(a, b) if op == "mul" else [self.value(a), self.value(b)])
+                return self.operator(op, *operands, a.dtype, b)
         raise CompileError(f"{type(expr).__name__} has no machine code")
 
     def _limited(self, dtype: DType, limited: BinOp, x: Expr, low: float, high: float) -> Value:
@@ -273,6 +273,16 @@ class Expressions:
     def _together(self, values: list[Value]) -> list[Value]:
         lanes = max(map(lanes_of, values))
         return [splat(self.builder, value, lanes) for value in values]
+
+    def _factors(self, a: Expr, b: Expr) -> list[Value]:
+        """Two factors. What all lanes share becomes a vector before it is widened to 64 bits: LLVM multiplies lanes one
+        by one where it does not see that both had 32."""
+        if self.held.keys().isdisjoint((a, b)):
+            match a, b:
+                case Cast("int64", x), Cast("int64", y) if x.dtype == y.dtype == "int32":
+                    narrow = self._together([self.value(x), self.value(y)])
+                    return [self.convert(each, "int32", "int64") for each in narrow]
+        return [self.value(a), self.value(b)]
 
     def _select(self, cond: Expr, a: Expr, b: Expr) -> Value:
         chosen = self.value(cond)
