@@ -336,12 +336,19 @@ def _statistics(folder: Path) -> dict[str, Any]:
     return {file.name: json.loads(file.read_text()) for file in folder.glob("*.json")}
 
 
-def run_tool(folder: Path, package: str, function: str, arguments: list[str], report: Progress) -> None:
-    """Run a YoWASP tool in a process of its own; its output goes to a ``.log`` of its name, its steps to ``report``.
-    :class:`SynthesisError` with its last words if it fails."""
+def tool_name(function: str) -> str:
+    """The name that a YoWASP package's function ``run_...`` runs, as it is written in messages and of logs."""
+    return function.removeprefix("run_").replace("_", "-")
+
+
+def run_tool(
+    folder: Path, package: str, function: str, arguments: list[str], report: Progress, log: Path | None = None
+) -> None:
+    """Run a YoWASP tool in a process of its own; its steps go to ``report``, its output to ``log`` (default: a ``.log``
+    of its name in the folder), line by line. :class:`SynthesisError` with its last words if it fails."""
     program = f"import sys, {package}; sys.exit({package}.{function}(sys.argv[1:]))"
-    tool = function.removeprefix("run_").replace("_", "-")
-    log = folder / f"{tool}.log"
+    tool = tool_name(function)
+    log = log or folder / f"{tool}.log"
     with (
         log.open("w", buffering=1) as file,
         subprocess.Popen(

@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from ...hw.errors import SynthesisError
 from ...hw.standalone.design import CORE_INSTANCE, standalone_verilog
 from ...hw.standalone.design import TOP as LOGIC
 from ...hw.standalone.settings import Standalone
-from ...hw.synthesis import Progress, run_tool, tool_versions
+from ...hw.synthesis import Progress, run_tool, tool_name, tool_versions
 from ..errors import BuildError
 from .board import PARTS, StandaloneBoard
 from .pll import Pll
@@ -51,6 +51,9 @@ synth_ecp5 -nowidelut -top {BOARD_TOP}
 write_json {NETLIST}
 """
 """Of Yosys, as :mod:`weft.hw.synthesis` has it for the core alone."""
+
+STEPS = 3
+"""Netlist, placing and routing, bitstream."""
 
 CELLS = {"LUT": "TRELLIS_COMB", "FF": "TRELLIS_FF", "DSP": "MULT18X18D", "BRAM18": "DP16KD"}
 """Columns of :attr:`Built.used`, and the name in nextpnr's report."""
@@ -114,18 +117,13 @@ def build(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / BITSTREAM).unlink(missing_ok=True)
 
-    def write(several: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        for name, content in several.items():
-            write_atomically(folder / name, content)
-        return several
-
-    write({name: text.encode() for name, text in files.items()})
+    steps = _Steps(folder, progress, cache)
+    steps.write({name: text.encode() for name, text in files.items()})
     sources = {name: files[name].encode() for name in (LOGIC_FILE, TOP_FILE, "script.ys")}
-    netlist = write(_step(YOSYS, ("-s", "script.ys"), sources, (NETLIST,), progress, cache))
+    netlist = steps.run("netlist", YOSYS, ("-s", "script.ys"), sources, (NETLIST,))
     pins = {PINS_FILE: files[PINS_FILE].encode()}
-    routed = write(
-        _step(NEXTPNR, place_and_route_arguments(board, pll), {**netlist, **pins}, (ROUTED, REPORT), progress, cache)
-    )
+    arguments = place_and_route_arguments(board, pll)
+    routed = steps.run("placing and routing", NEXTPNR, arguments, netlist | pins, (ROUTED, REPORT))
     met, used = read_report(json.loads(routed[REPORT]))
     if met < pll.mhz:
         raise BuildError(
@@ -133,8 +131,7 @@ def build(
             at=folder / REPORT,
             hint=f"--clock {int(met)}, or a smaller core",
         )
-    packed = {ROUTED: routed[ROUTED]}
-    write(_step(ECPPACK, ("--compress", ROUTED, BITSTREAM), packed, (BITSTREAM,), progress, cache))
+    steps.run("bitstream", ECPPACK, ("--compress", ROUTED, BITSTREAM), {ROUTED: routed[ROUTED]}, (BITSTREAM,))
     return Built(folder / BITSTREAM, pll.mhz, met, used)
 
 
@@ -147,34 +144,56 @@ def read_report(report: Mapping[str, Any]) -> tuple[float, dict[str, tuple[int, 
     return min(clocks), {name: (each["used"], each["available"]) for name, each in found.items()}
 
 
-def _step(
-    tool: tuple[str, str],
-    arguments: Sequence[str],
-    inputs: Mapping[str, bytes],
-    outputs: Sequence[str],
-    report: Callable[[str], None],
-    cache: Path | None,
-) -> dict[str, bytes]:
-    """Files that a tool makes of others, and its log; kept under all that they are made of. The tools see only paths
-    below their working folder."""
+@dataclass
+class _Steps:
+    """The tools one after the other. What each makes lies in ``folder``, and its log from its first line on."""
 
-    def run() -> bytes:
-        with working_folder() as working:
-            for name, content in inputs.items():
-                (working / name).write_bytes(content)
-            run_tool(working, *tool, list(arguments), report)
-            missing = [name for name in outputs if not (working / name).is_file()]
-            if missing:
-                raise SynthesisError(f"{tool[1].removeprefix('run_')} ended well but left no {', '.join(missing)}")
-            packed = io.BytesIO()
-            with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-                for path in sorted([*(working / name for name in outputs), *working.glob("*.log")]):
-                    archive.write(path, path.name)
-            return packed.getvalue()
+    folder: Path
+    report: Progress
+    cache: Path | None
+    begun: int = 0
 
-    key = cache_key(tool, tuple(arguments), dict(inputs), tool_versions(PACKAGES))
-    with zipfile.ZipFile(io.BytesIO(kept("board", f"{key}.zip", run, root=cache))) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
+    def write(self, files: Mapping[str, bytes]) -> None:
+        for name, content in files.items():
+            write_atomically(self.folder / name, content)
+
+    def run(
+        self, title: str, tool: tuple[str, str], arguments: Sequence[str], inputs: Mapping[str, bytes],
+        outputs: Sequence[str],
+    ) -> dict[str, bytes]:  # fmt: skip
+        """Files that a tool makes of others; kept under all that they are made of, with the log."""
+        self.begun += 1
+        log = self.folder / f"{tool_name(tool[1])}.log"
+        prefix = f"{self.begun} of {STEPS}, {title}"
+
+        def make() -> bytes:
+            self.report(f"{prefix} (log: {log})")
+            return _run(tool, arguments, inputs, outputs, lambda text: self.report(f"{prefix}: {text}"), log)
+
+        key = cache_key(tool, tuple(arguments), dict(inputs), tool_versions(PACKAGES))
+        with zipfile.ZipFile(io.BytesIO(kept("board", f"{key}.zip", make, root=self.cache))) as archive:
+            made = {name: archive.read(name) for name in archive.namelist()}
+        self.write(made)
+        return {name: made[name] for name in outputs}
+
+
+def _run(
+    tool: tuple[str, str], arguments: Sequence[str], inputs: Mapping[str, bytes], outputs: Sequence[str],
+    report: Progress, log: Path,
+) -> bytes:  # fmt: skip
+    """A zip archive of what a tool makes, and its log. The tools see only paths below their working folder."""
+    with working_folder() as working:
+        for name, content in inputs.items():
+            (working / name).write_bytes(content)
+        run_tool(working, *tool, list(arguments), report, log)
+        missing = [name for name in outputs if not (working / name).is_file()]
+        if missing:
+            raise SynthesisError(f"{tool_name(tool[1])} ended well but left no {', '.join(missing)}", at=log)
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in (*(working / name for name in outputs), log):
+                archive.write(path, path.name)
+        return packed.getvalue()
 
 
 def as_values(built: Built) -> dict[str, Any]:

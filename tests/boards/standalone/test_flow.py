@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from weft.boards.standalone.board import StandaloneBoard, any_board
 from weft.boards.standalone.flow import BITSTREAM, NETLIST, REPORT, ROUTED, build, read_report
 from weft.hw.config import CoreConfig
 from weft.hw.errors import SynthesisError
+from weft.hw.synthesis import tool_name
 
 Report = Callable[[str], None]
 
@@ -34,8 +36,10 @@ def tools(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """In place of the tools: files in their folders, and the names of those that ran. ``fail`` ends with an error."""
     ran: list[str] = []
 
-    def run_tool(folder: Path, package: str, function: str, arguments: list[str], progress: Report) -> None:
+    def run_tool(folder: Path, package: str, function: str, arguments: list[str], progress: Report, log: Path) -> None:
         ran.append(function)
+        log.write_text(f"log of {function}")
+        progress("at work")
         assert all(not Path(word).is_absolute() for word in arguments)
         if function == "run_yosys":
             assert (folder / "script.ys").read_text() == flow.SCRIPT
@@ -72,6 +76,72 @@ def test_what_was_done_before_a_failure_is_not_done_again(
     assert CoreConfig.from_json((folder / "core.json").read_text()) == board.default_core
     build(board, folder, mhz=60, cache=cache)
     assert tools[4:] == ["run_yosys", "run_nextpnr_ecp5", "run_ecppack"]  # the top has another PLL
+
+
+def test_steps_say_which_they_are_and_where_their_log_is(
+    tmp_path: Path, tools: list[str], board: StandaloneBoard
+) -> None:
+    tools.append("run_ecppack")
+    said: list[str] = []
+    build(board, tmp_path, cache=tmp_path / "cache", progress=said.append)
+    assert said == [
+        "writing Verilog",
+        f"1 of 3, netlist (log: {tmp_path / 'yosys.log'})",
+        "1 of 3, netlist: at work",
+        f"2 of 3, placing and routing (log: {tmp_path / 'nextpnr-ecp5.log'})",
+        "2 of 3, placing and routing: at work",
+        f"3 of 3, bitstream (log: {tmp_path / 'ecppack.log'})",
+        "3 of 3, bitstream: at work",
+    ]
+    other = tmp_path / "other"
+    build(board, other, cache=tmp_path / "cache", progress=said.append)
+    assert said[7:] == ["writing Verilog"]  # all of it is kept, logs too
+    assert (other / "nextpnr-ecp5.log").read_text() == "log of run_nextpnr_ecp5"
+
+
+def test_what_is_placed_does_not_depend_on_what_is_said_of_the_netlist(
+    tmp_path: Path, tools: list[str], board: StandaloneBoard
+) -> None:
+    """Yosys says in its log how long it took: another run of it, with an equal netlist, must not be placed again."""
+    tools.append("run_ecppack")
+    cache = tmp_path / "cache"
+    build(board, tmp_path / "first", cache=cache)
+    for archive in (cache / "board").glob("*.zip"):
+        with zipfile.ZipFile(archive) as opened:
+            if "yosys.log" in opened.namelist():
+                archive.unlink()
+                break
+    before = len(tools)
+    build(board, tmp_path / "second", cache=cache)
+    assert tools[before:] == ["run_yosys"]
+
+
+@pytest.mark.parametrize("failing", ["run_yosys", "run_nextpnr_ecp5", "run_ecppack"])
+def test_a_step_that_is_stopped_leaves_its_log_and_no_half_file(
+    tmp_path: Path, tools: list[str], board: StandaloneBoard, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools.append("run_ecppack")
+    whole = flow.run_tool
+
+    def stopped(folder: Path, package: str, function: str, arguments: list[str], progress: Report, log: Path) -> None:
+        whole(folder, package, function, arguments, progress, log)
+        if function == failing:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(flow, "run_tool", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        build(board, tmp_path / "out", cache=tmp_path / "cache")
+    made = {"run_yosys": NETLIST, "run_nextpnr_ecp5": ROUTED, "run_ecppack": BITSTREAM}
+    order = list(made)
+    for function, name in made.items():
+        done = order.index(function) < order.index(failing)
+        assert (tmp_path / "out" / name).exists() == done
+        log = tmp_path / "out" / f"{tool_name(function)}.log"
+        assert log.exists() == (done or function == failing)
+    monkeypatch.setattr(flow, "run_tool", whole)
+    ran = len(tools)
+    build(board, tmp_path / "out", cache=tmp_path / "cache")
+    assert tools[ran:] == order[order.index(failing) :]
 
 
 def test_a_clock_that_is_not_met_leaves_no_bitstream(tmp_path: Path, tools: list[str], board: StandaloneBoard) -> None:
