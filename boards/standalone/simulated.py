@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import select
 import threading
 import tty
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from ...cache import cache_key, kept_file, loaded_library
 from ...hw.config import CoreConfig
@@ -29,6 +31,8 @@ from ...sim.build import (
     verilator_version,
 )
 from .board import StandaloneBoard
+from .flow import CONFIG_FILE, MANIFEST, NETLIST
+from .netlist import cell_models, netlist_verilog
 from .pll import Pll
 from .top import BOARD_TOP, PLL_MODEL, top_verilog
 
@@ -69,7 +73,25 @@ def board_library(
     :class:`~weft.sim.errors.BuildError` says what is missing."""
     require_tools()
     progress(f"{board.name}: writing Verilog")
-    verilog = {"logic.v": standalone_verilog(design), "top.v": top_verilog(board, pll), "pll.v": PLL_MODEL}
+    verilog = {"logic.v": standalone_verilog(design), "top.v": top_verilog(board, pll)}
+    return _library(board, design, verilog, quick, progress)
+
+
+def netlist_library(
+    board: StandaloneBoard, design: Standalone, netlist: Mapping[str, Any], *, quick: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Path:  # fmt: skip
+    """As :func:`board_library`, of the netlist that was made of that board's top with that design."""
+    require_tools()
+    verilog = {"netlist.v": netlist_verilog(netlist, BOARD_TOP), "cells.v": cell_models()}
+    return _library(board, design, verilog, quick, progress)
+
+
+def _library(
+    board: StandaloneBoard, design: Standalone, verilog: Mapping[str, str], quick: bool,
+    progress: Callable[[str], None],
+) -> Path:  # fmt: skip
+    verilog = {**verilog, "pll.v": PLL_MODEL}
     sources = {
         HARNESS: resources.files(__package__).joinpath(HARNESS).read_text(),
         "line.h": line_header(board, design),
@@ -198,5 +220,19 @@ def simulated_board(
     clock_hz = round(board.pll().mhz * 1e6)
     fast = replace(board, baud=clock_hz // LEAST_DIVISOR)
     made = SimulatedBoard(partial(board_library, fast, fast.design(core), fast.pll(), quick=quick, progress=progress))
+    made.run(START_CYCLES)
+    return made
+
+
+def netlist_board(
+    board: StandaloneBoard, folder: Path, *, quick: bool = False, progress: Callable[[str], None] = lambda _: None
+) -> SimulatedBoard:
+    """The netlist that ``weft board build`` placed, in the folder it wrote: cells in place of RTL, and the serial line
+    at the rate that was asked for. OSError for a folder without one."""
+    manifest = json.loads((folder / MANIFEST).read_text())
+    netlist = json.loads((folder / NETLIST).read_text())
+    core = CoreConfig.from_json((folder / CONFIG_FILE).read_text())
+    design = Standalone(core, manifest["memory_bytes"], round(manifest["clock_mhz"] * 1e6), manifest["baud"])
+    made = SimulatedBoard(partial(netlist_library, board, design, netlist, quick=quick, progress=progress))
     made.run(START_CYCLES)
     return made
