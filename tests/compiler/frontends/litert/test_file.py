@@ -64,14 +64,14 @@ def test_all_operators_that_cannot_be_read_are_named_with_their_places() -> None
     x = net.tensor((2, 4), "float32", name="x")
     a, b = net.tensor((2, 4), "float32", name="a"), net.tensor((2, 4), "float32", name="b")
     net.op("Imagined_PostProcess", [x], [a])
-    net.op("RFFT2D", [x], [a])
+    net.op("LSH_PROJECTION", [x], [a])
     net.op("RANDOM_UNIFORM", [a], [b])
     with pytest.raises(ModelError) as caught:
         read(net.finish([x], [b]))
     text = str(caught.value)
     assert "3 operators of LiteRT cannot be read" in text
     assert "CUSTOM 'Imagined_PostProcess' (1 time, operator 0 ('a')): it is not of LiteRT itself" in text
-    assert "RFFT2D (1 time, operator 1 ('a'))" in text
+    assert "LSH_PROJECTION (1 time, operator 1 ('a'))" in text
     assert "RANDOM_UNIFORM (1 time, operator 2 ('b')): it is random" in text
 
 
