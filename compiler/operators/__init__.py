@@ -23,6 +23,7 @@ from ..graph.registry import (
 from ..tensor.view import Builder, NotLoweredError, View
 from . import (
     arithmetic,
+    block_product,
     cast,
     convolution,
     functions,
@@ -49,9 +50,9 @@ from .type_rules import broadcasting, require, require_dtype
 
 __all__ = [
     "REQUIRED", "Accuracy", "Anchor", "Builder", "Chooser", "EightBits", "Family", "Fusion", "NoGradientError",
-    "NotLoweredError", "Operator", "Role", "Unsupported", "View", "arithmetic", "broadcasting", "cast", "contract",
-    "convolution", "elementwise", "formula", "functions", "index", "integer", "integer_moments", "integer_rows",
-    "interpolate", "matrix", "move", "nn", "norm", "operators", "pooling", "quantise", "reduce", "register",
-    "require", "require_dtype", "sample_of", "scan", "sort", "strings", "suppression", "through",
+    "NotLoweredError", "Operator", "Role", "Unsupported", "View", "arithmetic", "block_product", "broadcasting", "cast",
+    "contract", "convolution", "elementwise", "formula", "functions", "index", "integer", "integer_moments",
+    "integer_rows", "interpolate", "matrix", "move", "nn", "norm", "operators", "pooling", "quantise", "reduce",
+    "register", "require", "require_dtype", "sample_of", "scan", "sort", "strings", "suppression", "through",
     "unsupported",
 ]  # fmt: skip

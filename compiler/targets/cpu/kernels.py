@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..loops.attention import AttentionKernels
+from ..loops.block_product import BlockProductKernels
 from ..loops.blocked import BlockedKernels
 from ..loops.byte_product import ByteProductKernels
 from ..loops.convolution import ConvolutionKernels
@@ -11,12 +12,14 @@ from ..loops.pair_product import PairProductKernels
 from ..loops.plain import PlainKernels
 from ..loops.product import ProductKernels
 from ..loops.target import LoopTarget
+from ..loops.weight_only import WeightOnlyKernels
 from .attention import CpuAttention
 from .convolution import CpuConvolutions
 from .depthwise import CpuDepthwise
 from .processor import Processor
 from .products import CpuProducts
 from .schedules import schedule_blocked, schedule_plain
+from .weight_only import CpuBlockProducts, CpuWeightOnly
 
 WORK_WORTH_THREADS = 4_000_000
 """Multiply-accumulates and elements below which a model runs on one thread: its kernels take microseconds."""
@@ -26,6 +29,8 @@ def loop_target(processor: Processor) -> LoopTarget:
     """What the linker of loop kernels needs to know of a processor."""
     kinds = (
         AttentionKernels(CpuAttention(processor)),
+        WeightOnlyKernels(CpuWeightOnly(processor), CpuProducts(processor)),
+        BlockProductKernels(CpuBlockProducts(processor)),
         PairProductKernels(CpuProducts(processor)), ProductKernels(CpuProducts(processor)),
         ByteProductKernels(CpuProducts(processor)),
         ConvolutionKernels(CpuConvolutions(processor)), DepthwiseKernels(CpuDepthwise(processor)),

@@ -65,7 +65,8 @@ class AttentionLimits:
 def fusion_limits(core: Core) -> FusionLimits:
     """What becomes one kernel: scores of one query stay in the first-level cache."""
     attention = AttentionLimits(core.caches[0].nbytes // FLOAT_BYTES)
-    return FusionLimits(before_reductions=True, attention=attention, row_statistics=True, phases=True, columns=True)
+    return FusionLimits(before_reductions=True, attention=attention, row_statistics=True, phases=True, columns=True,
+                        weight_only=True)  # fmt: skip
 
 
 FUSION = fusion_limits(USUAL_CORE)

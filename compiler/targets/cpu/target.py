@@ -22,6 +22,9 @@ MOVED_BYTES = 128 << 10
 """Of a tensor between two programs of another target, up to which moving it is no kernel of its own."""
 
 
+ACTIVATIONS = ("exact", "int8")
+
+
 @dataclass(frozen=True)
 class CpuOptions:
     """What only a CPU's compilation asks for."""
@@ -30,8 +33,14 @@ class CpuOptions:
     tuned: str = option("", "Database of `weft tune`, whose schedules come first. Empty: none.")
     processor: str = option("host", f"The processor: host (this machine's), {', '.join(PROCESSORS)}.")
     integers: str = INTEGERS
+    activations: str = option(
+        "exact", "What meets weights of 4 bits: exact, or int8: rounded to 8 bits, a scale for each block, and faster."
+    )
 
     def __post_init__(self) -> None:
+        if self.activations not in ACTIVATIONS:
+            raise CompileError(f"unknown: {self.activations!r}", at="option 'activations'",
+                               hint=f"known: {', '.join(ACTIVATIONS)}")  # fmt: skip
         if not 1 <= self.threads <= MOST_THREADS:
             raise CompileError(f"threads is {self.threads}, but must be 1..{MOST_THREADS}")
         named_target(self.processor)
@@ -55,9 +64,11 @@ class Cpu:
         with IMPORTS:
             from ..loops.prepare import host_passes
 
-        dot_products = named_target(options.processor).dot_product
+        processor = named_target(options.processor)
+        rounded = processor.float_lanes if options.activations == "int8" else 0
         scope = scope_of(options.integers)
-        return host_passes(quantised=quantised, scope=scope, dot_products=dot_products, volumes=True)
+        return host_passes(quantised=quantised, scope=scope, dot_products=processor.dot_product, volumes=True,
+                           weight_only=True, rounded=rounded)  # fmt: skip
 
     def link(self, module: Module, options: CpuOptions, job: Job) -> CompiledModel:
         with IMPORTS:

@@ -24,6 +24,7 @@ from ...tensor.view import Builder, NotLoweredError, View, element_type
 from .columns import columns_of
 from .fusion_limits import FusionLimits
 from .phases import joins_phases
+from .quantised_weights import is_weight_only
 from .small_moves import joined_by_moves, starts
 
 COST_OF_ROWS = 16
@@ -214,6 +215,13 @@ class _Fuser:
             waiting.append(node)
         else:
             self.anchor = node
+            self._join_weights(node)
+
+    def _join_weights(self, anchor: Call) -> None:
+        """Let a product widen its weights of 8 bits or fewer."""
+        weights = anchor.args[-1] if anchor.args else None
+        if self.limits.weight_only and isinstance(weights, Call) and is_weight_only(anchor):
+            self._takes(weights)
 
     def _move_cut(self, value: Call) -> None:
         """Move operators fed only by ``value`` into its kernel until the tensor between the two kernels is smallest."""
@@ -308,6 +316,8 @@ class _Fuser:
         anchor = self.anchor
         if anchor is None or self.limits.attention is None or role_of(anchor) is not Role.MATRIX_PRODUCT:
             return
+        if is_weight_only(anchor):
+            return
         if anchor.args[0].shape[:-2] != anchor.shape[:-2]:  # weights would be computed for each matrix of values
             return
         weights = self._before(anchor, anchor.args[0])
@@ -321,6 +331,7 @@ class _Fuser:
         if (
             product is None
             or role_of(product) is not Role.MATRIX_PRODUCT
+            or is_weight_only(product)
             or not self.limits.attention.makes(product, anchor)
         ):
             return

@@ -36,6 +36,7 @@ class FusionLimits:
     ``moves``: whether products of matrices copy their operands, so that they read them through moves.
     ``moved_bytes``: tensors of so many bytes at most are moved by the kernels that read them, which also compute what
     is moved (`small_moves`); 0: a move of data is a kernel.
+    ``weight_only``: whether a product with constant weights of 8 bits or fewer widens them itself (`weight_only`).
     ``columns``: whether a product puts side by side what windows meet itself, a block of rows at a time, if nothing
     else needs that.
     """
@@ -50,3 +51,4 @@ class FusionLimits:
     columns: bool = False
     moves: bool = False
     moved_bytes: int = 0
+    weight_only: bool = False

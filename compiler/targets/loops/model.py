@@ -52,7 +52,8 @@ def as_operators(module: Module, target: LoopTarget) -> Module:
     """The module after the passes before linking."""
     if module.stage == "operators":
         return module
-    return PassManager(loop_passes(dot_products=target.dot_products)).run(module)
+    passes = loop_passes(dot_products=target.dot_products, weight_only=target.fusion.weight_only)
+    return PassManager(passes).run(module)
 
 
 def inner_tensors(module: Module, target: LoopTarget) -> dict[str, Expr]:

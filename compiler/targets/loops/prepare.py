@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import ceil, sqrt
 
 import numpy as np
@@ -17,9 +18,11 @@ from ...passes.pipeline import float_passes, integer_passes
 from ...passes.scans import scan_bodies
 from ...passes.simplify import MOVES, flatten_into_kernel
 from ...scope import Scope
+from .block_product import as_block_product
 from .computed_kernels import as_product_of_columns
 from .einsums import as_matrix_product
 from .phases import with_phases_last
+from .quantised_weights import kept_weights
 from .quotients import as_product
 from .rewrite_convolutions import as_plain_images
 from .sink_reshapes import with_reshapes_last
@@ -30,17 +33,22 @@ from .widening import widened_where_used
 _moves_that_meet = rule_pass("moves-that-meet", MOVES, about="Moves of data behind each other become one, or none.")
 
 
-def loop_passes(*, dot_products: bool = False) -> list[Pass]:
+def loop_passes(*, dot_products: bool = False, weight_only: bool = False, rounded: int = 0) -> list[Pass]:
     """The passes before linking: all operators stand in ``main``, none works on empty tensors or constants alone, sums
     of products are products of matrices, tables of bytes are elementwise, convolutions go over images without gaps,
     with kernels that are known, reshapes stand behind what is elementwise, and 16 bits are widened where they are read.
-    ``dot_products``: whether the target
-    multiplies bytes faster than floats."""
-    passes = _loop_passes(dot_products)
+    ``dot_products``: whether the target multiplies bytes faster than floats; ``weight_only``: whether its products
+    widen weights of 8 bits or fewer themselves; ``rounded``: columns that it computes together where rows are rounded
+    to 8 bits for weights of 4, else 0."""
+    passes = _loop_passes(dot_products, weight_only, rounded)
     return [*passes, scan_bodies("kernels-of-loops", passes, tolerance=1e-5)]
 
 
-def _loop_passes(dot_products: bool) -> list[Pass]:
+def _loop_passes(dot_products: bool, weight_only: bool, rounded: int) -> list[Pass]:
+    of_blocks = [_rewriting("rounded-activations", partial(as_block_product, lanes=rounded), 0.05)] if rounded else []
+    folded = Pass(
+        "fold-known-values", partial(with_known_values, weight_only=weight_only), about=known_value.__doc__ or ""
+    )
     of_bytes = [_rewriting("products-of-bytes", as_product_of_bytes), _moves_that_meet] if dot_products else []
     return [
         Pass(
@@ -49,14 +57,15 @@ def _loop_passes(dot_products: bool) -> list[Pass]:
             stage="operators",
             about=inline_functions.__doc__ or "",
         ),
-        cse,  # each result of a loop was a function with the loop in it
+        *of_blocks,
+        cse,  # each result of a loop was a function with the loop in it; products of the same rows round them once
         _moves_that_meet,
         Pass(
             "remove-empty-tensors",
             lambda module: module.with_main(without_empty_tensors(module.main.body)),
             about=without_empty_tensors.__doc__ or "",
         ),
-        _rewriting("fold-known-values", known_value),
+        folded,
         _rewriting("tables-to-look-ups", as_look_up),
         _rewriting("einsum-to-matmul", as_matrix_product, tolerance=1e-5),
         _rewriting("plain-convolutions", as_plain_images, tolerance=1e-5),
@@ -71,18 +80,19 @@ def _loop_passes(dot_products: bool) -> list[Pass]:
 
 
 def host_passes(
-    *, quantised: bool, scope: Scope = Scope.PRODUCTS, dot_products: bool = False, volumes: bool = False
-) -> list[Pass]:
+    *, quantised: bool, scope: Scope = Scope.PRODUCTS, dot_products: bool = False, volumes: bool = False,
+    weight_only: bool = False, rounded: int = 0,
+) -> list[Pass]:  # fmt: skip
     """All passes of a target that runs whole models as loop kernels. ``volumes``: whether it has convolutions over
-    volumes of bytes."""
+    volumes of bytes; the others as `loop_passes` has them."""
     of_integers = [*integer_passes(scope=scope, volumes=volumes), flatten_into_kernel]
     passes = of_integers if quantised else float_passes()
-    return [*passes, *loop_passes(dot_products=dot_products)]
+    return [*passes, *loop_passes(dot_products=dot_products, weight_only=weight_only, rounded=rounded)]
 
 
-def prepare(module: Module, *, dot_products: bool = False) -> Module:
-    """The module after these passes, without their checks."""
-    for item in loop_passes(dot_products=dot_products):
+def prepare(module: Module, *, dot_products: bool = False, weight_only: bool = False) -> Module:
+    """The module after `loop_passes`, without their checks."""
+    for item in loop_passes(dot_products=dot_products, weight_only=weight_only):
         module = item(module)
     return replace(module, stage="operators")
 
@@ -152,6 +162,13 @@ def in_parts(node: Call) -> Expr | None:
             call("concat", *part, span=node.span, **node.attrs) if len(part) > 1 else part[0] for part in parts
         ]  # fmt: skip
     return call("concat", *operands, span=node.span, **node.attrs)
+
+
+def with_known_values(module: Module, weight_only: bool = False) -> Module:
+    """What depends on constants alone computed, but for weights that stay quantised."""
+    kept = kept_weights(module.main.body) if weight_only else set()
+    body = rewrite(module.main.body, lambda node: None if node in kept else known_value(node))
+    return module.with_main(body)
 
 
 def known_value(node: Call) -> Expr | None:

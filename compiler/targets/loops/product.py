@@ -7,7 +7,7 @@ so that it is read in one stream; a constant lies in panels already.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, Protocol
@@ -92,39 +92,54 @@ class ProductKernels:
         return False
 
     def build(self, group: FusedGroup, layouts: Mapping[Expr, Layout], layout: Layout, name: str) -> Kernel:
-        anchor = group.anchor
-        if anchor is None or not is_matrix_product(anchor):
-            raise CompileError("it has no product of matrices", at=f"kernel {group.name!r}")
-        operands = Operands(Builder(), layouts)
-        first, second = anchor.args
-        shape, depth = anchor.shape, first.shape[-1]
-        matrix = constant_matrix(anchor, "float32")
-        second_plain = matrix is not None or (role_of(anchor) is Role.MATRIX_PRODUCT and _is_plain(second, layouts))
-        plain = _is_plain(first, layouts), second_plain
-        blocking = self.schedule.blocking(shape, depth, plain, matrix is not None)
-        views = moved_operands(group, anchor, operands)
-        left, blocking = rows_of(anchor, operands, views, self.schedule, blocking, depth)
-        if blocking.copied:
-            left = _stage(left, LEFT)
-        if matrix is not None and shape[-1] % blocking.tile.lanes == 0:
-            right = _panels(operands, matrix, blocking.tile.lanes)
-        elif matrix is not None:
-            right = operands.constant(Constant(matrix))
-        else:
-            right = second_of(anchor, operands, views)
-        if blocking.packed:
-            right = _stage(right, PANEL)
-        left, right = (broadcast(view, (*shape[:-2], *view.shape[-2:])) for view in (left, right))
-        k = te.reduce_axis(depth, "k")
+        return build_product(self.schedule, group, layouts, name)
 
-        def value(*index: tir.Expr) -> te.Reduction:
-            *outer, row, column = index
-            return te.sum(left[(*outer, row, k)] * right[(*outer, k, column)], [k])
 
-        acc = te.compute(shape, value, ACC)
-        output = result_of(group, anchor, operands, views, acc.__getitem__)
-        arrange = partial(self.schedule.arrange, blocking=blocking, depth=depth)
-        return finished(operands, shape, output, PLAIN, name, arrange)
+Second = Callable[[Operands, Blocking], View]
+"""A second operand (depth, columns) that is computed where panels of it are copied."""
+
+
+def build_product(
+    schedule: ProductSchedule, group: FusedGroup, layouts: Mapping[Expr, Layout], name: str,
+    second_operand: Second | None = None,
+) -> Kernel:  # fmt: skip
+    """The kernel of a group that has a product of matrices as its anchor."""
+    anchor = group.anchor
+    if anchor is None or not is_matrix_product(anchor):
+        raise CompileError("it has no product of matrices", at=f"kernel {group.name!r}")
+    operands = Operands(Builder(), layouts)
+    first, second = anchor.args
+    shape, depth = anchor.shape, first.shape[-1]
+    matrix = constant_matrix(anchor, "float32")
+    second_plain = matrix is not None or (role_of(anchor) is Role.MATRIX_PRODUCT and _is_plain(second, layouts))
+    plain = _is_plain(first, layouts), second_plain
+    blocking = schedule.blocking(shape, depth, plain, matrix is not None)
+    views = moved_operands(group, anchor, operands)
+    left, blocking = rows_of(anchor, operands, views, schedule, blocking, depth)
+    if blocking.copied:
+        left = stage_in_float32(left, LEFT)
+    if second_operand is not None:
+        blocking = replace(blocking, packed=True)
+        right = second_operand(operands, blocking)
+    elif matrix is not None and shape[-1] % blocking.tile.lanes == 0:
+        right = _panels(operands, matrix, blocking.tile.lanes)
+    elif matrix is not None:
+        right = operands.constant(Constant(matrix))
+    else:
+        right = second_of(anchor, operands, views)
+    if blocking.packed:
+        right = stage_in_float32(right, PANEL)
+    left, right = (broadcast(view, (*shape[:-2], *view.shape[-2:])) for view in (left, right))
+    k = te.reduce_axis(depth, "k")
+
+    def value(*index: tir.Expr) -> te.Reduction:
+        *outer, row, column = index
+        return te.sum(left[(*outer, row, k)] * right[(*outer, k, column)], [k])
+
+    acc = te.compute(shape, value, ACC)
+    output = result_of(group, anchor, operands, views, acc.__getitem__)
+    arrange = partial(schedule.arrange, blocking=blocking, depth=depth)
+    return finished(operands, shape, output, PLAIN, name, arrange)
 
 
 def is_matrix_product(call: Call) -> bool:
@@ -216,7 +231,7 @@ def transposed(view: View) -> View:
     return View(view.shape[::-1], view.dtype, lambda index: view[index[::-1]])
 
 
-def _stage(view: View, name: str) -> View:
+def stage_in_float32(view: View, name: str) -> View:
     """The view computed into a buffer, in float32."""
     wide = widened(view)
     tensor = te.compute(view.shape, lambda *index: wide[index], name)

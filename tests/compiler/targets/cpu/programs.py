@@ -22,7 +22,7 @@ def compiled(model: object, **options: object) -> CompiledModel:
     """A model without open sizes, compiled for the CPU. A module that was not read from a file may hold any operators:
     of the passes it gets those that the CPU needs."""
     if isinstance(model, Module) and not is_source(model):
-        model = prepare(model, dot_products=host_target().dot_product)
+        model = prepare(model, dot_products=host_target().dot_product, weight_only=True)
     result = weft.compile(model, target="cpu", **options)  # type: ignore[arg-type]
     assert isinstance(result, CompiledModel)
     return result
