@@ -44,6 +44,7 @@ class TargetOptions(TypedDict, total=False):
     gpu: str
     tf32: bool
     integers: str
+    activations: str
 
 
 def compile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -139,3 +140,17 @@ def test_scales_that_do_not_go_along_the_depth_in_whole_bytes_become_floats(attr
     value = random.standard_normal((2, 60)).astype(np.float32)
     model = agrees(module_of(call("nn.matmul", x, matrix), params=(x,)), {"x": value}, np.full((2, 40), 1e5))
     assert program_of(model).constants.nbytes >= 60 * 40 * 4
+
+
+@pytest.mark.parametrize(("activations", "rows"), [("exact", 1), ("exact", 20), ("int8", 1), ("int8", 20)])
+def test_a_program_from_a_file_is_proved_safe(tmp_path: Path, activations: str, rows: int) -> None:
+    random = np.random.default_rng(10)
+    matrix = weights("nn.dense", "uint4", "in blocks", 64, 48, 16, random)
+    x = Var("x", TensorType((rows, 64), "float32"))
+    model = weft.compile(module_of(call("nn.dense", x, matrix), params=(x,)), target="cpu", activations=activations)
+    assert isinstance(model, CompiledModel)
+    path = tmp_path / "product.weft"
+    weft.save(model, path)
+    value = random.standard_normal((rows, 64)).astype(np.float32)
+    first, second = (weft.load(each).run({"x": value})["out0"] for each in (model, path))
+    np.testing.assert_array_equal(first, second)
