@@ -27,6 +27,7 @@ from .layouts import PLAIN, QUAD, UINT8_OFFSET, Layout
 from .placement import Placement
 from .product import ACC, LEFT, PANEL, moved_operands, result_of
 from .quantised_weights import Weights, is_weight_only, packed_weights, weights_of
+from .weight_only import by_block
 
 PART, ROW_SUMS = "part", "row_sums"
 """Stages: the sums of one block; those of each row's integers in a block, where zero points ask for them."""
@@ -119,7 +120,7 @@ class BlockProductKernels:
         views = moved_operands(group, anchor, operands)
         x, step = (views[each] if each in views else operands.view(each) for each in anchor.args[:2])
         sums = _sums(anchor, x, weights, tile.lanes, operands)
-        scales = _panels(operands, weights.scales, tile.lanes)
+        scales = by_block(operands, weights.scales, tile.lanes)
         b = te.reduce_axis(len(weights.scales), "b")
 
         def value(row: tir.Expr, column: tir.Expr) -> te.Reduction:
@@ -153,15 +154,15 @@ def _sums(anchor: Call, x: View, weights: Weights, lanes: int, operands: Operand
         return te.sum(byte * panel[b, two, half, column * QUAD + q].astype("int32"), [two, half, q])
 
     part = te.compute((blocks, rows, columns), products, PART)
-    by_block = weights.codes.astype(np.int32).reshape(blocks, weights.block, columns) - MIDDLE
-    excess = _panels(operands, by_block.sum(1).astype(np.int32) * UINT8_OFFSET, lanes)
+    centred = weights.codes.astype(np.int32).reshape(blocks, weights.block, columns) - MIDDLE
+    excess = by_block(operands, centred.sum(1).astype(np.int32) * UINT8_OFFSET, lanes)
     beside = (MIDDLE - weights.zeros).astype(np.int32)
     if not beside.any():
         return lambda b, row, column: part[b, row, column] - excess(b, column)
     k = te.reduce_axis(weights.block, "k")
     row_sums = te.compute((rows, blocks), lambda row, b: te.sum(x[(row, b * weights.block + k)].astype("int32"), [k]),
                           ROW_SUMS)  # fmt: skip
-    missing = _panels(operands, beside, lanes)
+    missing = by_block(operands, beside, lanes)
     return lambda b, row, column: part[b, row, column] - excess(b, column) + missing(b, column) * row_sums[row, b]
 
 
@@ -170,10 +171,3 @@ def _packed(weights: Weights, lanes: int) -> Array:
     depth, columns = weights.codes.shape
     twos = weights.codes.reshape(depth // (2 * QUAD), 2, QUAD, columns // lanes, lanes)
     return np.asarray((twos[:, 0] | twos[:, 1] << BITS).transpose(2, 0, 3, 1).reshape(columns // lanes, len(twos), -1))
-
-
-def _panels(operands: Operands, values: Array, lanes: int) -> Callable[[tir.Expr, tir.Expr], tir.Expr]:
-    """Values by block and column, as a parameter in panels of columns."""
-    blocks, columns = values.shape
-    panels = operands.array(values.reshape(blocks, columns // lanes, lanes).transpose(1, 0, 2))
-    return lambda block, column: panels[column // lanes, block, column % lanes]

@@ -18,7 +18,7 @@ from typing import Protocol
 from ... import tensor as te
 from ...graph.ir import Call, Expr
 from ...tensor import ir as tir
-from ...tensor.view import Builder, View
+from ...tensor.view import Builder, View, element_type
 from ..errors import CompileError
 from .fusion import FusedGroup
 from .kernels import Array, Kernel, Operands, finished
@@ -118,13 +118,13 @@ def _factors(operands: Operands, weights: Weights, lanes: int) -> tuple[Code, By
         byte = packed[column // lanes, at, column % lanes].astype("int32")
         return ((byte >> (place * weights.bits).astype("int32")) & mask).astype("float32")
 
-    return code, _by_block(operands, weights.zeros, lanes), _by_block(operands, weights.scales, lanes)
+    return code, by_block(operands, weights.zeros, lanes), by_block(operands, weights.scales, lanes)
 
 
-def _by_block(operands: Operands, values: Array, lanes: int) -> ByBlock:
-    """Values by block and column, in the same panels. One value for all becomes part of the code."""
+def by_block(operands: Operands, values: Array, lanes: int) -> ByBlock:
+    """A parameter of values by block and column, in the same panels. One value for all becomes part of the code."""
     if (values == values.flat[0]).all():
-        literal = tir.Const(values.flat[0].item(), "float32")
+        literal = tir.Const(values.flat[0].item(), element_type(values.dtype.name))
         return lambda block, column: literal
     blocks, columns = values.shape
     panels = operands.array(values.reshape(blocks, columns // lanes, lanes).transpose(1, 0, 2))
