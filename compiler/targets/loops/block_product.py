@@ -34,9 +34,6 @@ PART, ROW_SUMS = "part", "row_sums"
 
 MIDDLE, BITS = 8, 4
 LARGEST = 127
-SMALLEST_STEP = 2.0**-100
-"""Of a row's block, so that one of zeros is not divided by 0."""
-
 ByPlace = Callable[[tir.Expr, tir.Expr, tir.Expr], tir.Expr]
 
 
@@ -54,7 +51,6 @@ def as_block_product(node: Call, lanes: int) -> Expr | None:
     apart = call("reshape", x, shape=(rows, depth // block, block))
     largest = call("nn.reduce_max", call("nn.abs", apart), axes=(2,), keepdims=False)
     step = call("nn.multiply", largest, Constant(np.array(1 / LARGEST, np.float32)))
-    step = call("nn.maximum", step, Constant(np.array(SMALLEST_STEP, np.float32)))
     zeros = Constant(np.zeros(step.shape, np.int8))
     rounded = call("quantise", x, step, zeros, axis=1, block=block)
     codes, scales, zero = (Constant(np.ascontiguousarray(each.T)) for each in (

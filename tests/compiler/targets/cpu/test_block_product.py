@@ -95,7 +95,7 @@ def test_what_has_no_tile_is_computed_element_by_element(columns: int, block: in
 
 def rounded(x: Array, block: int) -> Array:
     apart = x.reshape(*x.shape[:-1], -1, block)
-    step = np.maximum(np.abs(apart).max(-1, keepdims=True) * np.float32(1 / 127), np.float32(2.0**-100))
+    step = np.maximum(np.abs(apart).max(-1, keepdims=True) * np.float32(1 / 127), np.float32(1e-30))
     return np.asarray(np.rint(apart / step) * step).reshape(x.shape)
 
 
@@ -131,6 +131,14 @@ def test_products_of_other_weights_stay_exact(dtype: str, scales: str, columns: 
     matrix = weights("nn.dense", dtype, scales, 64, columns, 16, np.random.default_rng(6))
     node = call("nn.dense", Var("x", TensorType((2, 64), "float32")), matrix)
     assert as_block_product(node, 16) is None
+
+
+def test_products_of_integers_beyond_int8_stay_exact() -> None:
+    """They may be 16 neighbours, as those of 4 bits are."""
+    codes = np.random.default_rng(8).integers(200, 216, (48, 64)).astype(np.uint8)
+    factors = Constant(np.ones((48, 4), np.float32)), Constant(np.full((48, 4), 208, np.uint8))
+    matrix = call("dequantise", Constant(codes), *factors, axis=1, block=16)
+    assert as_block_product(call("nn.dense", Var("x", TensorType((2, 64), "float32")), matrix), 16) is None
 
 
 def test_what_is_no_number_stays_none() -> None:

@@ -154,3 +154,12 @@ def test_a_program_from_a_file_is_proved_safe(tmp_path: Path, activations: str, 
     value = random.standard_normal((rows, 64)).astype(np.float32)
     first, second = (weft.load(each).run({"x": value})["out0"] for each in (model, path))
     np.testing.assert_array_equal(first, second)
+
+
+def test_a_product_of_known_rows_is_known() -> None:
+    random = np.random.default_rng(11)
+    rows = Constant(random.standard_normal((2, 64)).astype(np.float32))
+    x = Var("x", TensorType((2, 48), "float32"))
+    known = call("nn.dense", rows, weights("nn.dense", "uint4", "in blocks", 64, 48, 16, random))
+    value = random.standard_normal((2, 48)).astype(np.float32)
+    agrees(module_of(call("nn.add", x, known), params=(x,)), {"x": value}, np.full((2, 48), 1e5))
