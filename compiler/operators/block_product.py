@@ -39,23 +39,28 @@ def _meaning(x: Array, x_scale: Array, w: Array, w_scale: Array, w_zero: Array, 
     blocks = x_scale.shape[1]
     centred = w.astype(np.int32).reshape(len(w), blocks, block) - w_zero.astype(np.int32)[:, :, None]
     sums = np.einsum("nbk,obk->nob", x.astype(np.float64).reshape(len(x), blocks, block), centred.astype(np.float64))
-    return np.asarray(
-        np.einsum("nob,nb,ob->no", sums, x_scale.astype(np.float64), w_scale.astype(np.float64)), np.float32
-    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = sums.astype(np.float32) * (x_scale[:, None, :] * w_scale)
+        return np.asarray(scaled.sum(-1, dtype=np.float64), np.float32)
 
 
 def _lower(builder: Builder, node: Call, operands: tuple[View, ...]) -> View:
     x, x_scale, w, w_scale, w_zero = operands
     block, dtype = node.attr("block"), node.args[2].dtype
-    k = builder.axis(x.shape[1], "k")
+    blocks = x.shape[1] // block
+    k, b = builder.axis(block, "k"), builder.axis(blocks, "b")
 
     def number(value: tir.Expr) -> tir.Expr:
         return (number_of(value, dtype) if dtype in STORAGE else value).astype("int32")
 
+    def of_block(n: tir.Expr, o: tir.Expr, b: tir.Expr) -> te.Reduction:
+        factor = number(w[(o, b * block + k)]) - number(w_zero[(o, b)])
+        return te.sum(x[(n, b * block + k)].astype("int32") * factor, k)
+
+    sums = builder.reduction((*node.shape, blocks), of_block, "sums")
+
     def value(n: tir.Expr, o: tir.Expr) -> te.Reduction:
-        factor = number(w[(o, k)]) - number(w_zero[(o, k // block)])
-        scale = x_scale[(n, k // block)] * w_scale[(o, k // block)]
-        return te.sum((x[(n, k)].astype("int32") * factor).astype("float32") * scale, k)
+        return te.sum(sums[(n, o, b)].astype("float32") * (x_scale[(n, b)] * w_scale[(o, b)]), b)
 
     return builder.reduction(node.shape, value, "product")
 
