@@ -244,8 +244,8 @@ class Expressions:
             case BinOp(op, a, b):
                 if expr.dtype == "int64" and op in _FOLDED and not self._varies(expr) and not _reads(expr):
                     return i64(self.index(expr))
-                operands = self._together(self._factors(a, b) if op == "mul" else [self.value(a), self.value(b)])
-                return self.operator(op, *operands, a.dtype, b)
+                left, right = self._together(self._factors(a, b) if op == "mul" else [self.value(a), self.value(b)])
+                return self.operator(op, left, right, a.dtype, b)
         raise CompileError(f"{type(expr).__name__} has no machine code")
 
     def _limited(self, dtype: DType, limited: BinOp, x: Expr, low: float, high: float) -> Value:
