@@ -89,6 +89,8 @@ class LayerJudge:
 
     def _kernel(self, part: KernelSlice, name: str) -> KernelCost:
         text = "\n".join(each.kernel.signature for each in (part, *part.turns))
+        if part.move is not None:
+            text += f"\nmove {part.move.digest}"
         if text not in self._known:
             self._known[text] = self._stored(text) or self._measured(part, text)
         found = self._known[text]

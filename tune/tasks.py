@@ -221,7 +221,8 @@ def tasks_of(module: Module, config: CoreConfig, rate: DramRate, vthreads: int, 
                 add(LayerTask(function_of(node).name, config, rate, vthreads, 1, node))
                 continue
             for part in parts:
-                add(KernelTask(part.kernel.name, config, rate, vthreads, 1, part.kernel))
+                if part.move is None:  # it has no tilings
+                    add(KernelTask(part.kernel.name, config, rate, vthreads, 1, part.kernel))
     for each in promising_chains(module, config, rate, vthreads) if chains else ():
         name = "+".join(function_of(node).name for node in each.part)
         add(ChainTask(name, config, rate, vthreads, 1, each))

@@ -151,6 +151,8 @@ def _packed(node: Call, name: str, operands: Sequence[Node], attrs: dict[str, An
         return _rearranged(as_value(data[0]), lambda x: layout.in_memory_order(x, shape).reshape(1, -1, 1, 1))
     if name == "concat":
         return _side_by_side([as_value(each) for each in data])
+    if name == "move":
+        return _moved_entries(operands, node, attrs["shape"])
     if name in _PACKED_WEIGHTS:
         w = data[1]
         if not isinstance(w, np.ndarray):
@@ -177,6 +179,35 @@ def _packed(node: Call, name: str, operands: Sequence[Node], attrs: dict[str, An
     if made is None:
         raise NotProvedError(f"the verifier has no rule for {node.op!r} with such operands")
     return made
+
+
+def _moved_entries(operands: Sequence[Node], node: Call, shape: tuple[int, ...]) -> Value:
+    """Whole entries in other places; a number below 0 stands for 128 more in all lanes."""
+    entries, lanes = operands[0], shape[-2] * shape[-1]
+    if not isinstance(entries, np.ndarray):
+        raise NotProvedError("a move to computed places")
+    sources = [as_value(each) for each in operands[1:]]
+    numbers = entries.astype(np.int64)[:, None]
+    fills = np.repeat(np.where(numbers < 0, numbers + 128, 0), lanes, 1)
+
+    def make() -> tuple[Elements, Kinds]:
+        every = np.concatenate([
+            layout.in_memory_order(x.open_elements, arg.shape).reshape(-1, lanes)
+            for x, arg in zip(sources, node.args[1:], strict=True)
+        ])  # fmt: skip
+        kinds = np.concatenate([
+            layout.in_memory_order(x.kind, arg.shape).reshape(-1, lanes)
+            for x, arg in zip(sources, node.args[1:], strict=True)
+        ])  # fmt: skip
+        filled, no_kind = plain(of_int(fills))
+        chosen = np.maximum(entries, 0)
+        picked = np.where(numbers < 0, filled, every[chosen]), np.where(numbers < 0, no_kind, kinds[chosen])
+        return layout.plain_of(picked[0].reshape(shape)), layout.plain_of(picked[1].reshape(shape))
+
+    return Value(
+        make, min(int(fills.min()), *(x.low for x in sources)), max(int(fills.max()), *(x.high for x in sources)),
+        max(128.0, *(x.size for x in sources)), max(x.degree for x in sources),
+    )  # fmt: skip
 
 
 def _without_padding(x: Any, shape: Sequence[int]) -> Any:

@@ -22,6 +22,7 @@ from weft.benchmarks.zoo.quantised_forms import Inputs
 from weft.compiler.graph import Call, Expr, Function, Module
 from weft.compiler.graph.visit import calls
 from weft.compiler.targets.accel.operators.lower import lower_function
+from weft.compiler.targets.accel.operators.moves import is_linked
 
 FEATURES = ("empty matrices", "gaps closed", "gaps read", "ramps")
 """What `features` finds."""
@@ -98,7 +99,7 @@ def features(packed: Module) -> tuple[str, ...]:
     """Of `FEATURES`, those that the core's part of a packed module has."""
     found = set()
     for node in calls(packed.main.body):
-        if not isinstance(node.op, Function) or not node.op.is_primitive or _is_concat(node):
+        if not isinstance(node.op, Function) or not node.op.is_primitive or is_linked(node.op):
             continue
         if lower_function(node.op).section.kept is not None:
             found.add("empty matrices")

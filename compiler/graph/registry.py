@@ -54,6 +54,7 @@ OWN = (
     "weft.compiler.operators",
     "weft.compiler.targets.accel.operators.operators",
     "weft.compiler.targets.accel.operators.window_operators",
+    "weft.compiler.targets.accel.operators.moves",
 )
 """Modules that register this package's operators, by name, since they import this one. They are imported when an
 operator is looked for, so that whoever runs a model that has kernels alone does without."""

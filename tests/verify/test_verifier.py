@@ -10,17 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import weft
+from weft.api import integer_graph
 from weft.benchmarks.zoo.litert_cases import FAMILIES
 from weft.compiler.compile import compile_model
 from weft.compiler.graph import Attrs, Constant, Function, Module, Span, call
 from weft.compiler.graph.visit import substitute, topological_order
 from weft.compiler.model import CompiledModel, Witness
 from weft.compiler.targets.accel.check import Range, check_program
+from weft.compiler.targets.accel.link import folded_moves
 from weft.compiler.targets.accel.passes import accel_passes
 from weft.errors import WeftError
 from weft.hw.config import PYNQ, PYNQ_TABLES, TINY, CoreConfig
 from weft.hw.dram_rate import DramRate
-from weft.hw.isa import Vector
+from weft.hw.isa import Load, Scratchpad, Vector
 from weft.hw.programs import assemble, disassemble
 from weft.tests.compiler.onnx_models import FloatModel, quantise
 from weft.tests.compiler.targets.accel import chains, kernels
@@ -54,6 +56,41 @@ def test_layers_of_every_kind_are_proved_for_any_random_numbers(kind: str, confi
     assert first.error < 1e-6
 
 
+def _rolled() -> tuple[CompiledModel, Module]:
+    """Two layers with a roll and a transpose between."""
+    x = variable(1, 3, 4, 6)
+    first = layer_of(quantised(x), 2 * TINY.block_in)
+    pieces = [
+        call("slice", first, starts=(0, 0, start, 0), sizes=(1, 2 * TINY.block_in, size, 6), steps=(1,) * 4)
+        for start, size in ((1, 3), (0, 1))
+    ]
+    moved = call("transpose", call("concat", *pieces, axis=2), perm=(3, 1, 2, 0))
+    body = layer_of(moved, 5)
+    module = Module(Function((x,), body, Attrs({"name": "main", "outputs": ("y",)})))
+    made = weft.compile(module, TINY)
+    assert isinstance(made, CompiledModel)
+    return made, integer_graph(module, made)
+
+
+def test_moved_entries_are_proved_and_one_that_comes_from_elsewhere_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folded_moves, "LONG_ROW", 1)
+    monkeypatch.setattr(folded_moves, "ENTRIES_A_LOAD", 0)
+    made, plain = _rolled()
+    assert [layer.kind for layer in made.layers if layer.device == "core"] == ["conv2d", "conv2d"]
+    assert verify(made, plain).proved
+    (step,) = made.programs
+    code = disassemble(TINY, step.program)
+    last = max(step.layer_of)
+    number = next(
+        place for place, each in enumerate(code)
+        if isinstance(each, Load) and each.scratchpad is Scratchpad.INP and step.layer_of[place] == last
+    )  # fmt: skip
+    load = code[number]
+    assert isinstance(load, Load)
+    code[number] = replace(load, offset=load.offset + 1)
+    assert not verify(with_program(made, 0, assemble(TINY, code)), plain).proved
+
+
 @pytest.mark.parametrize("kind", ["convolution", "add", "depthwise_swish"])
 def test_layers_whose_channels_share_parameters_are_proved(kind: str) -> None:
     made, plain = layer(kind, TINY, channels=12, filters=12, uniform=True)
@@ -79,8 +116,8 @@ def test_chains_are_proved(seed: int) -> None:
 def test_whole_models_of_several_programs_and_host_steps_are_proved(tmp_path: Path) -> None:
     """Also from a file, by the model as it was read."""
     model = FloatModel((1, 3, 6, 6))
-    first = model.op("Transpose", model.op("Relu", model.conv("x", 3, 8)), perm=[0, 1, 3, 2])
-    quantise(model.build(model.conv(first, 8, 8)), tmp_path)
+    first = model.op("Transpose", model.op("Relu", model.conv("x", 3, 8)), perm=[0, 3, 2, 1])
+    quantise(model.build(model.conv(first, 6, 8)), tmp_path)
     made = weft.compile(tmp_path / "quantised.onnx", "tiny")
     assert isinstance(made, CompiledModel)
     assert len(made.programs) == 2

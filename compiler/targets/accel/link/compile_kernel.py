@@ -22,6 +22,7 @@ from ..operators.lower import Kernel, Section
 from ..schedule.schedule import schedule_kernel
 from ..schedule.tiling import Problem, Tiling
 from ..walk.emit import Emitter
+from ..walk.emit_move import MoveEmitter
 from ..walk.emit_nest import DramBuffer
 from .kept_kernels import kept_result
 from .slices import KernelSlice
@@ -174,6 +175,12 @@ def generate_slice(
 ) -> list[Generated]:  # fmt: skip
     """Append a part of a function, as slices in turn where it has such and they find room. ``places``: of its tensors
     in DRAM. Raises as :func:`generate`."""
+    if part.move is not None:
+        at = places(part)
+        MoveEmitter(emitter, layer).move(
+            part.move, [at[name].offset for name in part.inputs], at[part.kernel.output.name].offset
+        )
+        return []
     turns = [(each.kernel, places(each)) for each in part.turns]
     in_turn = generate_in_turn(emitter, turns, rate, layer=layer, dump=dump) if turns else None
     if in_turn is not None:

@@ -20,6 +20,7 @@ from ...target import Job
 from ..check import Range
 from ..operators.filled_parameters import fills_pay
 from ..operators.lower import Kernel
+from ..operators.moves import first_entries
 from ..operators.packed_layout import spread_matrices
 from ..operators.weight_groups import records_of
 from ..stream.latency_hiding import LatencyHiding
@@ -28,13 +29,14 @@ from ..walk.emit import Emitter
 from ..walk.emit_nest import DramBuffer
 from .chain_plan import plan_of
 from .compile_kernel import Generated, generate_slice
+from .folded_moves import entries_in_window, folded_moves, operands_of
 from .function_program import finish_program
 from .host_part import copying_module, phase_module, with_reasons
 from .inner_tensors import inner_tensors
 from .kept_kernels import kept_result, kernels_are_kept
-from .phases import Phase, check_strict, function_of, split_phases
+from .phases import Phase, check_strict, function_of, is_packed_renaming, split_phases
 from .residents import with_states_apart
-from .slices import CONCAT, KernelSlice, slices_of
+from .slices import CONCAT, MOVE, KernelSlice, slices_of
 from .tuned import Lookup
 from .window import DmaWindow
 
@@ -83,6 +85,7 @@ class _Linker:
     hiding: LatencyHiding = LatencyHiding.RINGS
     tuned_kernels: int = 0
     names: dict[Expr, str] = field(default_factory=dict)
+    folded: dict[Expr, Array] = field(default_factory=dict)
     window: DmaWindow = field(default_factory=DmaWindow)
     layers: list[Layer] = field(default_factory=list)
 
@@ -92,12 +95,16 @@ class _Linker:
         if not self.job.keep:
             phases = with_states_apart(phases, self.module)
         self._name_values(phases)
+        if not self.job.keep:
+            self.folded = folded_moves(self.module, phases)
+        for phase in phases:
+            phase.calls = [node for node in phase.calls if node not in self.folded]
         slices = {
             node: slices_of(node, self.config, self.rate, self.vthreads, self.tuned)
             for phase in phases if phase.on_core for node in phase.calls
         }  # fmt: skip
         self._place_constants(slices)
-        self.window.plan_tensors(phases, self.names, reuse=not self.job.keep)
+        self.window.plan_tensors(phases, self.names, self._read_by, reuse=not self.job.keep)
         steps: list[CoreStep | HostStep] = []
         for number, phase in enumerate(phases, 1):
             steps.append(self._program(phase, slices) if phase.on_core else self._host_step(phase, phases[number:]))
@@ -155,7 +162,7 @@ class _Linker:
                 for tensor, value in turn.kernel.constants:
                     self._constant(turn.kernel, tensor.name, value)
         for node in slices:
-            for arg in node.args:
+            for arg in self._read_by(node):
                 if isinstance(arg, Constant):
                     self.window.constant(arg.value)
 
@@ -172,7 +179,9 @@ class _Linker:
 
     def _host_step(self, phase: Phase, later: Sequence[Phase]) -> HostStep:
         """What a phase computes that somebody else reads; all of it where results are kept."""
-        read = {arg for other in later for node in other.calls for arg in node.args} | set(self.module.main.results)
+        read = {arg for other in later for node in other.calls for arg in self._read_by(node)} | set(
+            self.module.main.results
+        )
         results = [node for node in phase.calls if self.job.keep or node in read]
         module = phase_module(phase, results, self.names)
         step = self._add_host_step(with_reasons(self._host_program(module), module))
@@ -222,7 +231,7 @@ class _Linker:
             self.layers.append(self._layer(node, slices[node][0].kind, loaded, stored, made.schedules[number]))
         written = {self.names[node] for node in phase.calls}
         read = dict.fromkeys(
-            self.names[arg] for node in phase.calls for arg in node.args if not isinstance(arg, Constant)
+            self.names[arg] for node in phase.calls for arg in self._read_by(node) if not isinstance(arg, Constant)
         )
         leaving = self._leaving(phase)
         return CoreStep(
@@ -242,7 +251,8 @@ class _Linker:
         def of_slice(node: Call, part: KernelSlice) -> tuple[object, ...]:
             kernel = part.kernel
             turns = [of_slice(node, turn) for turn in part.turns]
-            return part.kind, part.tuned, part.chosen, kernel.text, kernel.signature, self._places(node, part), turns
+            known = part.kind, part.tuned, part.chosen, part.move, kernel.text, kernel.signature
+            return *known, self._places(node, part), turns
 
         try:
             kernels = [[of_slice(node, part) for part in slices[node]] for node in phase.calls]
@@ -298,7 +308,7 @@ class _Linker:
         )
 
     def _generate(self, emitter: Emitter, node: Call, part: KernelSlice, layer: int) -> list[Generated]:
-        if part.kind == CONCAT and self._lies_there(node, part):
+        if part.kind in (CONCAT, MOVE) and self._lies_there(node, part):
             return []
         return generate_slice(
             emitter, part, lambda each: self._places(node, each), threads=self.vthreads, rate=self.rate, layer=layer,
@@ -306,14 +316,19 @@ class _Linker:
         )  # fmt: skip
 
     def _lies_there(self, node: Call, part: KernelSlice) -> bool:
-        """Whether the operand that a part of a concatenation copies was made in its place."""
+        """Whether what a part of a concatenation copies, or a move renames, was made in its place."""
+        if part.move is not None and not is_packed_renaming(node):
+            return False
         places = self._places(node, part)
-        return places[part.kernel.inputs[0].name].offset == places[part.kernel.output.name].offset
+        return places[next(iter(part.inputs))].offset == places[part.kernel.output.name].offset
 
     def _leaving(self, phase: Phase) -> set[Expr]:
         """The values that something else than a phase reads: the host, a later program, or who runs the model."""
-        main, own = self.module.main, set(phase.calls)
-        return {*main.results, *(arg for node in calls(main.body) if node not in own for arg in node.args)}
+        main, own = self.module.main, {*phase.calls, *self.folded}
+        return {*main.results, *(arg for node in calls(main.body) if node not in own for arg in self._read_by(node))}
+
+    def _read_by(self, node: Call) -> tuple[Expr, ...]:
+        return operands_of(node, self.folded)
 
     def _places(self, node: Call, part: KernelSlice) -> dict[str, DramBuffer]:
         places = {
@@ -329,13 +344,23 @@ class _Linker:
         }
         for name, (operand, shift) in part.inputs.items():
             arg = node.args[operand]
-            if isinstance(arg, Constant):
-                places[name] = DramBuffer(self.window.constant(arg.value).offset + shift, constant=True)
+            if arg in self.folded and isinstance(arg, Call):
+                places[name] = DramBuffer(shift, moved=self._moved(arg))
             else:
-                places[name] = DramBuffer(self.window.slots[self.names[arg]].offset + shift)
+                places[name] = DramBuffer(self._offset(arg) + shift, constant=isinstance(arg, Constant))
         output = self.window.slots[self.names[node]].offset + part.output_shift
         places[part.kernel.output.name] = DramBuffer(output)
         return places
+
+    def _moved(self, node: Call) -> bytes:
+        """The entries of a move that loads do, by their numbers in the window."""
+        firsts, offsets = first_entries([arg.shape for arg in node.args]), [self._offset(arg) for arg in node.args]
+        return entries_in_window(self.folded[node], firsts, offsets, self.config.out_bytes)
+
+    def _offset(self, value: Expr) -> int:
+        if isinstance(value, Constant):
+            return self.window.constant(value.value).offset
+        return self.window.slots[self.names[value]].offset
 
 
 def _account(generated: Generated) -> str:

@@ -8,6 +8,7 @@ from ....graph.ir import Call, Expr, Function, GraphError, Module, Var
 from ....graph.registry import operator_of
 from ....graph.visit import calls, topological_order
 from ...errors import CompileError
+from ..operators.moves import entries_of, is_renaming
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,12 @@ def is_packed_concat(node: Call) -> bool:
     """Whether a call puts activations side by side, which is a matter of placement."""
     body = function_of(node).body
     return isinstance(body, Call) and body.op == "packed_concat"
+
+
+def is_packed_renaming(node: Call) -> bool:
+    """Whether a call only gives an activation another shape, which is a matter of placement."""
+    entries = entries_of(function_of(node))
+    return entries is not None and is_renaming(entries, [arg.shape for arg in node.args])
 
 
 def split_phases(module: Module) -> list[Phase]:

@@ -7,14 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+import numpy as np
+
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
-from ....graph.ir import Call, Function, Var
+from ....graph.ir import Array, Call, Function, Var
 from ...errors import CompileError
 from ..operators.depthwise_mode import in_depthwise_mode
 from ..operators.lower import Kernel, copy_kernel, lower_function
+from ..operators.moves import entries_of, first_entries
 from ..operators.weight_groups import in_records
 from ..schedule.tiling import Tiling
+from ..walk.emit_move import Move
 from . import forms
 from .chain_plan import plan_of
 from .depthwise_split import Slice, Split, fastest_in_mode, split, split_at
@@ -23,6 +27,9 @@ from .tuned import Lookup, Setting, Tuned, layer_text
 
 CONCAT = "concat"
 """The kind of a part that copies an operand of a concatenation to its place."""
+
+MOVE = "move"
+"""The kind of a part that brings entries into another order."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,7 @@ class KernelSlice:
     part begins. ``output_shift``: the byte of the result at which the kernel's output begins. ``turns``: slices that
     may be computed instead, taking turns in the stream. ``tuned``: the setting that was measured, which comes first.
     ``chosen``: the tiling that a pass chose.
+    ``move``: what is done instead of the kernel, which then only has the names and shapes.
     """
 
     kernel: Kernel
@@ -42,6 +50,7 @@ class KernelSlice:
     turns: tuple[KernelSlice, ...] = ()
     tuned: Tuned | None = None
     chosen: Tiling | None = None
+    move: Move | None = None
 
 
 def slices_of(
@@ -52,6 +61,9 @@ def slices_of(
     function = function_of(node)
     if is_packed_concat(node) and isinstance(function.body, Call):
         return [_with_setting(part, tuned) for part in _concat_slices(function, function.body)]
+    entries = entries_of(function)
+    if entries is not None and isinstance(function.body, Call):
+        return [_move_slice(function, function.body, entries)]
     kernel = lower_function(function)
     if kernel.kind == forms.DEPTHWISE:
         found = tuned(layer_text(kernel)) if tuned is not None else None
@@ -130,6 +142,14 @@ def _part(node: Call, part: Slice, kind: str) -> KernelSlice:
         for place, (tensor, arg) in enumerate(zip(kernel.inputs, node.args, strict=False))
     }
     return KernelSlice(kernel, kind, inputs, part.shift(node.shape))
+
+
+def _move_slice(function: Function, body: Call, entries: Array) -> KernelSlice:
+    operands = [arg.shape for arg in body.args[1:]]
+    kernel = copy_kernel(function.name, body.shape, body.attrs["blocks"])
+    inputs = {f"{kernel.inputs[0].name}.{number}": (number, 0) for number in range(len(operands))}
+    move = Move(entries.astype(np.int32).tobytes(), tuple(first_entries(operands)))
+    return KernelSlice(kernel, MOVE, inputs, move=move)
 
 
 def _concat_slices(function: Function, body: Call) -> Iterator[KernelSlice]:

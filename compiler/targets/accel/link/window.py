@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ....graph.ir import Array, Constant, Expr, TensorType
+from ....graph.ir import Array, Call, Constant, Expr, TensorType
 from ....model import ConstantSegment, TensorSlot
 from ...memory_plan import Lifetime, aligned, plan_memory
-from .phases import Phase, is_packed_concat
+from .phases import Phase, is_packed_concat, is_packed_renaming
 
 
 @dataclass
@@ -36,9 +36,12 @@ class DmaWindow:
         self.end += aligned(nbytes)
         return offset
 
-    def plan_tensors(self, phases: Sequence[Phase], names: Mapping[Expr, str], *, reuse: bool) -> None:
+    def plan_tensors(
+        self, phases: Sequence[Phase], names: Mapping[Expr, str], read_by: Callable[[Call], Sequence[Expr]], *,
+        reuse: bool,
+    ) -> None:  # fmt: skip
         """Give every tensor that the core reads or writes its place. With ``reuse`` those that are not alive at the
-        same time share bytes, but for states, which stay."""
+        same time share bytes, but for states, which stay. ``read_by``: what a call reads in memory."""
         states = {names[phase.calls[-1]] for phase in phases if phase.state is not None}
         start_of_phase: list[int] = []
         on_core: dict[str, tuple[int, TensorType]] = {}  # when first used by the core, and its type
@@ -48,7 +51,7 @@ class DmaWindow:
         for phase in phases:
             start_of_phase.append(time)
             for node in phase.calls:
-                for value in (node, *node.args):
+                for value in (node, *read_by(node)):
                     if isinstance(value, Constant) or not (phase.on_core or value is not node):
                         continue
                     name = names[value]
@@ -82,6 +85,10 @@ def _places_in_results(
     group lie in its result, all others in themselves."""
     places: dict[str, tuple[str, int]] = {}
     concats = [node for phase in phases if phase.on_core for node in phase.calls if is_packed_concat(node)]
+    moves = [node for phase in phases if phase.on_core for node in phase.calls if is_packed_renaming(node)]
+    for node in moves:
+        if not isinstance(node.args[0], Constant):
+            places.setdefault(names[node.args[0]], (names[node], 0))
     for node in concats:
         shift = 0
         for arg in node.args:

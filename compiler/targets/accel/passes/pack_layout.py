@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from .....hw.config import CoreConfig
 from .....shown import with_article
 from ....graph import (
     Array,
@@ -32,11 +33,15 @@ from ....graph import (
 )
 from ....graph.host import host_call, host_function, renumber
 from ....passes.manager import Pass
+from ..link.folded_moves import costs_nothing
+from ..link.phases import function_of
 from ..operators import packed_layout
 from ..operators.lower import Kernel, copy_kernel, lower_function
+from ..operators.moves import entries_of, is_renaming
 from ..operators.operators import packed_form
 from ..operators.packed_layout import PACKABLE_RANKS, Blocks, is_packable
 from ..operators.weight_groups import stays_in_groups
+from .core_moves import moved_on_core
 from .order_of_bytes import moves_before, order_of_bytes, reading_as_pixel
 from .place_concat import Gaps, closing_gaps, reading_gaps
 
@@ -44,25 +49,34 @@ WhyNot = Callable[[Kernel], str]
 """Why a kernel does not fit the core's scratchpads; empty if it does."""
 
 
-def pack_layout(blocks: Blocks, why_not: WhyNot = lambda _: "", group: int = 0) -> Pass:
+def pack_layout(blocks: Blocks, why_not: WhyNot = lambda _: "", group: int = 0, core: CoreConfig | None = None) -> Pass:
     """The pass for an array of this shape. ``why_not``: asked for the kernels that concatenations take. ``group``: of
-    weights that share a scale, on a core that unpacks weights of 4 bits; they are not parted."""
+    weights that share a scale, on a core that unpacks weights of 4 bits; they are not parted. ``core``: moves entries
+    between layers; without, the host moves elements."""
 
     def run(module: Module) -> Module:
-        return _Packer(module, blocks, why_not, group).run()
+        return _Packer(module, blocks, why_not, group, core).run()
 
     return Pass("pack-layout", run, needs=("fuse",), stage="packed", about=__doc__ or "")
+
+
+_GIVES_LAYOUT = "gives the data of the host the accelerator's layout"
 
 
 class _Packer:
     """Every value of ``main`` has a plain form, a packed form, or both; the missing one is made when it is needed.
     ``with_gaps``: concatenations that have a packed form between whose operands are gaps, and perhaps no other."""
 
-    def __init__(self, module: Module, blocks: Blocks, why_not: WhyNot, group: int) -> None:
+    def __init__(self, module: Module, blocks: Blocks, why_not: WhyNot, group: int, core: CoreConfig | None) -> None:
         self.module = module
         self.blocks = blocks
         self.why_not = why_not
         self.group = group
+        self.core = core
+        self.readers: dict[Expr, list[tuple[Call, int]]] = {}
+        for node in calls(module.main.body):
+            for place, arg in enumerate(node.args):
+                self.readers.setdefault(arg, []).append((node, place))
         self.plain_form: dict[Expr, Expr] = {}
         self.packed_form: dict[Expr, Expr] = {}
         self.with_gaps: dict[Expr, tuple[Call, Gaps]] = {}
@@ -97,10 +111,43 @@ class _Packer:
         """``node`` as the accelerator sees it."""
         self._close_gaps(node)
         if node not in self.packed_form:
-            reason = "gives the data of the host the accelerator's layout"
-            packed = host_call("pack", (self.plain_form[node],), {"blocks": self.blocks.sizes}, reason, node.span)
-            self.packed_form[node] = packed
+            moved = self._moved(node)
+            self.packed_form[node] = moved if moved is not None else self._pack(self.plain_form[node], node.span)
         return self.packed_form[node]
+
+    def _pack(self, plain: Expr, span: Span) -> Expr:
+        return host_call("pack", (plain,), {"blocks": self.blocks.sizes}, _GIVES_LAYOUT, span)
+
+    def _moved(self, node: Expr) -> Expr | None:
+        """``node`` as a move of the core makes it."""
+        if self.core is None or not is_packable(node.tensor_type) or not self._is_loaded(node):
+            return None
+        found = moved_on_core(node, self.blocks, self.packed_form.get, self._rows, self.core)
+        entries = entries_of(function_of(found)) if found is not None else None
+        if found is None or entries is None or is_renaming(entries, [arg.shape for arg in found.args]):
+            return found
+        readers = [(reader.op, place) for reader, place in self.readers[node] if isinstance(reader.op, Function)]
+        return found if costs_nothing(entries, readers) else None
+
+    def _is_loaded(self, node: Expr) -> bool:
+        """Whether layers of the core load a value, and nothing else reads it: then moves before it cost nothing."""
+        return node not in self.module.main.results and all(
+            isinstance(reader.op, Function) and reader.op.is_primitive
+            and all(is_packable(value.tensor_type) for value in (*reader.args, reader))
+            for reader, _ in self.readers.get(node, ())
+        )  # fmt: skip
+
+    def _rows(self, node: Expr) -> Expr | None:
+        """The bytes of a value of the host as they lie, as rows of one entry each."""
+        block, size = self.blocks.dram_block, node.tensor_type.size
+        if self.blocks.batch != 1 or size % block or node.dtype != "int8":
+            return None
+        shape = (size // block, block)
+        plain = self.plain(node)
+        rows = (
+            plain if node.shape == shape else host_call("reshape", (plain,), {"shape": shape}, _GIVES_LAYOUT, node.span)
+        )
+        return self._pack(rows, node.span)
 
     def _close_gaps(self, node: Expr) -> None:
         """Make a form without gaps of a concatenation that has none: the packed one, or the plain one where the core is

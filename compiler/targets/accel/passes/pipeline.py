@@ -35,7 +35,7 @@ def accel_passes(
         fuse,
         channel_moves,
         *fit,
-        pack_layout(blocks, partial(why_not_kernel, core=core), core.weight_group)
+        pack_layout(blocks, partial(why_not_kernel, core=core), core.weight_group, core)
         if core is not None
         else pack_layout(blocks),
     ]

@@ -21,6 +21,7 @@ from ..operators.empty_matrices import Mask, Run, parts_of
 from ..operators.filled_parameters import TOGETHER, Filled
 from ..operators.intrinsic_nest import Environment, Evaluator, IntrinsicNest
 from ..operators.intrinsics import EmitFill, EmitGemm, EmitLoad, EmitStore, EmitVector
+from ..operators.moves import entry_of_fill
 from ..stream.stream import Access, Issue
 from .fold import (
     CopyLoop,
@@ -35,6 +36,7 @@ from .fold import (
     iterate,
     over_gaps,
 )  # fmt: skip
+from .moved_loads import Places, moved_pieces
 
 ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4}
 
@@ -52,7 +54,9 @@ class DramBuffer:
     """Where a global buffer lies: ``offset`` in bytes in the window. ``constant``: no program writes it. ``kept``: of
     matrices, one after another, which are loaded; the others are zero. ``pitch``: of matrices,
     how many entries each is from the next (`packed_layout.matrix_pitch`). ``records``: of matrices, how many are a
-    record of 4-bit weights; 0 where they have 8 bits. ``filled``: of parameters, the entry that is not stored."""
+    record of 4-bit weights; 0 where they have 8 bits. ``filled``: of parameters, the entry that is not stored.
+    ``moved``: of entries that a load puts into another order, their numbers in the window as int64; below 0 those of
+    `moves.entry_of_fill`. ``offset`` then counts bytes of the tensor that they make, not of the window."""
 
     offset: int
     constant: bool = False
@@ -60,6 +64,7 @@ class DramBuffer:
     pitch: int = 1
     records: int = 0
     filled: Filled | None = None
+    moved: bytes = field(default=b"", repr=False)
 
 
 @dataclass
@@ -409,13 +414,9 @@ class NestEmitter:
         return position // granule
 
     def _dram_access(self, buffer: str, rectangle: Rectangle, offset: int, entry_bytes: int) -> tuple[Access, ...]:
-        if self._dram[buffer].constant or not rectangle.rows or not rectangle.columns:
+        if self._dram[buffer].constant:
             return ()
-        units = entry_bytes // self._config.granule_bytes
-        if rectangle.rows == 1 or rectangle.stride == rectangle.columns:
-            return (Access(Memory.DRAM, offset, (rectangle.rows * rectangle.columns * units,), (1,)),)
-        extents, strides = (rectangle.rows, rectangle.columns * units), (rectangle.stride * units, 1)
-        return (Access(Memory.DRAM, offset, extents, strides),)
+        return _rectangle_access(rectangle, offset, entry_bytes // self._config.granule_bytes)
 
     def _emit_load(self, nest: IntrinsicNest, context: Context, extents: tuple[int, ...], emits: EmitLoad) -> None:
         entry_bytes = emits.scratchpad.dram_bytes(self._config)
@@ -428,6 +429,10 @@ class NestEmitter:
         if (filled := self._dram[buffer].filled) is not None:
             self._emit_filled(context, emits, index, start, rectangles, self._dram[buffer].offset, filled)
             return
+        if self._dram[buffer].moved:
+            numbers = np.frombuffer(self._dram[buffer].moved, np.int64)
+            self._emit_moved(context, emits, index, start, rectangles, numbers, pad)
+            return
         if emits.scratchpad is Scratchpad.WGT:
             rectangles = self._without_empty(rectangles, index, start, self._dram[buffer])
         for piece in rectangles:
@@ -439,6 +444,28 @@ class NestEmitter:
             )  # fmt: skip
             written = Access(emits.scratchpad.memory, instruction.index, (piece.entries,), (1,))
             self._add(instruction, context, self._dram_access(buffer, piece, offset, entry_bytes), (written,))
+
+    def _emit_moved(
+        self, context: Context, emits: EmitLoad, index: int, start: int, rectangles: tuple[Rectangle, ...],
+        numbers: Places, pad: int,
+    ) -> None:  # fmt: skip
+        """Loads of entries that lie in another order: a copy of what begins at byte ``start`` of them."""
+        entry_bytes = emits.scratchpad.dram_bytes(self._config)
+        for whole in rectangles:
+            first = start // entry_bytes + whole.dram
+            places = first + np.arange(whole.rows)[:, None] * whole.stride + np.arange(whole.columns)
+            around = (whole.top, whole.bottom), (whole.left, whole.right)
+            wanted = np.pad(numbers[places], around, constant_values=entry_of_fill(pad)).ravel()
+            for piece, value in moved_pieces(wanted):
+                offset = self._offset(piece.dram * entry_bytes)
+                instruction = Load(
+                    engine=emits.engine, scratchpad=emits.scratchpad, index=index + whole.scratchpad + piece.scratchpad,
+                    offset=offset, rows=piece.rows, columns=piece.columns, stride=piece.stride, pad_top=piece.top,
+                    pad_value=value,
+                )  # fmt: skip
+                written = Access(emits.scratchpad.memory, instruction.index, (piece.entries,), (1,))
+                read = _rectangle_access(piece, offset, entry_bytes // self._config.granule_bytes)
+                self._add(instruction, context, read, (written,))
 
     def _emit_records(
         self, context: Context, index: int, start: int, rectangles: tuple[Rectangle, ...], source: DramBuffer
@@ -535,6 +562,16 @@ class NestEmitter:
             )  # fmt: skip
             read = Access(Memory.OUT, instruction.index, (piece.entries,), (1,))
             self._add(instruction, context, (read,), self._dram_access(buffer, piece, offset, entry_bytes))
+
+
+def _rectangle_access(rectangle: Rectangle, offset: int, units: int) -> tuple[Access, ...]:
+    """The granules of DRAM that a rectangle of entries of so many ``units`` touches, from ``offset`` on."""
+    if not rectangle.rows or not rectangle.columns:
+        return ()
+    if rectangle.rows == 1 or rectangle.stride == rectangle.columns:
+        return (Access(Memory.DRAM, offset, (rectangle.rows * rectangle.columns * units,), (1,)),)
+    extents, strides = (rectangle.rows, rectangle.columns * units), (rectangle.stride * units, 1)
+    return (Access(Memory.DRAM, offset, extents, strides),)
 
 
 def _loaded(piece: Rectangle, kept: Mask) -> Iterator[Rectangle]:

@@ -151,8 +151,8 @@ def test_a_network_of_every_kind_of_layer(config: CoreConfig, batch: int, form: 
 def with_a_transpose_between(folder: Path) -> Path:
     model = FloatModel((1, 4, 6, 6))
     first = model.op("Relu", model.conv("x", 4, 4))
-    turned = model.op("Transpose", first, perm=[0, 1, 3, 2])
-    quantise(model.build(model.op("Relu", model.conv(turned, 4, 4))), folder)
+    turned = model.op("Transpose", first, perm=[0, 3, 2, 1])
+    quantise(model.build(model.op("Relu", model.conv(turned, 6, 4))), folder)
     return folder / "quantised.onnx"
 
 
