@@ -330,6 +330,7 @@ ASKED_BY_NAME = {
     "gpu/products": 1,
     "integers/form": 2,
     "integers/static_weights": 2,
+    "loops/block_product": 1,
     "loops/columns": 3,
     "loops/computed_kernels": 1,
     "loops/einsums": 1,
@@ -444,6 +445,7 @@ BY_WHAT_CODE_SAYS = {
     "weft.hw.instruction_checksum.check_masks",
     "weft.runtime.gpu.cuda_driver._opened",
     "weft.sim.c_interface._structure",
+    "weft.sim.dram_interface._described",
 }
 """Functions that remember all results: their arguments are named by the code or by the user, and are few."""
 

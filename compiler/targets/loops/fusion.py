@@ -149,6 +149,10 @@ def _boundary(value: Expr, why: str) -> str:
     return f"{root.op if isinstance(root, Call) else 'value'} of {root.span.node or 'unknown place'}: {why}"
 
 
+def _multiplies_floats(node: Call) -> bool:
+    return role_of(node) is Role.MATRIX_PRODUCT and not is_weight_only(node)
+
+
 def _reduces_rows(node: Call) -> bool:
     """Whether each row of an operand becomes one element."""
     if _kind(node) is not Fusion.REDUCTION or operator(str(node.op)).anchor is not Anchor.REDUCTION:
@@ -219,9 +223,8 @@ class _Fuser:
 
     def _join_weights(self, anchor: Call) -> None:
         """Let a product widen its weights of 8 bits or fewer."""
-        weights = anchor.args[-1] if anchor.args else None
-        if self.limits.weight_only and isinstance(weights, Call) and is_weight_only(anchor):
-            self._takes(weights)
+        if self.limits.weight_only and is_weight_only(anchor) and isinstance(anchor.args[1], Call):
+            self._takes(anchor.args[1])
 
     def _move_cut(self, value: Call) -> None:
         """Move operators fed only by ``value`` into its kernel until the tensor between the two kernels is smallest."""
@@ -244,11 +247,9 @@ class _Fuser:
         """Let a reduction, which reads each element once, compute its operand: what nothing else uses, unless it can
         stand behind the operator that makes it."""
         anchor = self.anchor
-        if (
-            anchor is None
-            or not self.limits.before_reductions
-            or operator(str(anchor.op)).anchor is not Anchor.REDUCTION
-        ):
+        if anchor is None or not self.limits.before_reductions:
+            return
+        if operator(str(anchor.op)).anchor is not Anchor.REDUCTION:
             return
         shape, times, waiting = anchor.args[0].shape, {anchor: 1}, [anchor]
         while waiting:
@@ -314,9 +315,7 @@ class _Fuser:
         """Let a product compute the weights by which it sums, if they are a softmax along the rows of a product, with
         elementwise operators behind either, and nothing else needs what is between."""
         anchor = self.anchor
-        if anchor is None or self.limits.attention is None or role_of(anchor) is not Role.MATRIX_PRODUCT:
-            return
-        if is_weight_only(anchor):
+        if anchor is None or self.limits.attention is None or not _multiplies_floats(anchor):
             return
         if anchor.args[0].shape[:-2] != anchor.shape[:-2]:  # weights would be computed for each matrix of values
             return
@@ -328,12 +327,7 @@ class _Fuser:
         if softmax.attr("axis") != len(softmax.shape) - 1 or scores is None:
             return
         product = scores.anchor
-        if (
-            product is None
-            or role_of(product) is not Role.MATRIX_PRODUCT
-            or is_weight_only(product)
-            or not self.limits.attention.makes(product, anchor)
-        ):
+        if product is None or not _multiplies_floats(product) or not self.limits.attention.makes(product, anchor):
             return
         joined = (*scores.members, *weights.members)
         if len(self.members) + len(joined) <= self.limits.depth and not set(joined) & set(self.times):

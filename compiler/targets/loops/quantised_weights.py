@@ -67,7 +67,7 @@ def is_weight_only(call: Call) -> bool:
         return False
     if weights.tensor_type.size * FLOAT_BYTES < WORTH_BYTES:
         return False
-    depth_axis = 1 if call.op == "nn.dense" else 0
+    depth_axis = 1 if is_turned(call) else 0
     depth, along_depth = weights.shape[depth_axis], weights.attr("axis") == depth_axis
     block = weights.attr("block") if scale.shape else 0
     if block:
@@ -75,14 +75,18 @@ def is_weight_only(call: Call) -> bool:
     return depth % WHOLE_BYTES == 0 and not (scale.shape and along_depth)
 
 
+def is_turned(product: Call) -> bool:
+    """Whether the second operand lies transposed, as weights of a dense layer do."""
+    return role_of(product) is not Role.MATRIX_PRODUCT
+
+
 def weights_of(call: Call) -> Weights:
     """The weights of such a product."""
     dequantise = call.args[1]
     assert isinstance(dequantise, Call)
     numbers, scale, zero = (each.value for each in dequantise.args if isinstance(each, Constant))
-    turned = call.op == "nn.dense"
     block = dequantise.attr("block") if scale.ndim else 0
-    if turned:
+    if is_turned(call):
         numbers, scale, zero = numbers.T, scale.T, zero.T
     if not block:
         scale, zero = (np.broadcast_to(each, (1, numbers.shape[1])) for each in (scale, zero))
