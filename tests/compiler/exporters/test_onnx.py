@@ -38,7 +38,7 @@ from ...quantise.networks import NETWORKS, Weights, convolution, examples, image
 
 TYPES = ("float32", "float64", "int32", "uint8", "bool")
 
-WITHOUT_A_FORM = {"nn.inverse"}
+WITHOUT_A_FORM = {"nn.block_product", "nn.inverse"}
 
 OTHER_TYPES = {
     ("nn.cumulative_product", "uint8"), ("nn.cumulative_sum", "uint8"), ("nn.less", "bool"),
