@@ -127,15 +127,13 @@ class _Packer:
         if found is None or entries is None or is_renaming(entries, [arg.shape for arg in found.args]):
             return found
         readers = [(reader.op, place) for reader, place in self.readers[node] if isinstance(reader.op, Function)]
-        return found if costs_nothing(entries, readers) else None
+        return found if all(map(_is_of_core, found.args)) or costs_nothing(entries, readers) else None
 
     def _is_loaded(self, node: Expr) -> bool:
         """Whether layers of the core load a value, and nothing else reads it: then moves before it cost nothing."""
         return node not in self.module.main.results and all(
-            isinstance(reader.op, Function) and reader.op.is_primitive
-            and all(is_packable(value.tensor_type) for value in (*reader.args, reader))
-            for reader, _ in self.readers.get(node, ())
-        )  # fmt: skip
+            _is_layer(reader) for reader, _ in self.readers.get(node, ())
+        )
 
     def _rows(self, node: Expr) -> Expr | None:
         """The bytes of a value of the host as they lie, as rows of one entry each."""
@@ -246,11 +244,18 @@ class _Packer:
             self._on_host(node, "concat", reason)
         elif reason := next(filter(None, map(self._why_not_copied, parts)), ""):
             self._on_host(node, "concat", reason)
+        elif not self._touches_core(node):
+            self._on_host(node, "concat", "joins tensors of the host for the host")
         elif all(arg.shape[1] % self.blocks.dram_block == 0 for arg in node.args[:-1]):
             self.packed_form[node] = self._packed_concat(node, node.shape, node.span)
         else:
             gaps = Gaps.between([part.shape for part in parts], self.blocks.dram_block)
             self.with_gaps[node] = self._packed_concat(node, gaps.shape, replace(node.span, tensor="")), gaps
+
+    def _touches_core(self, node: Call) -> bool:
+        """Whether the core has an operand of a concatenation, or reads it as it is."""
+        made = any(arg in self.packed_form or arg in self.with_gaps for arg in node.args)
+        return made or any(_is_layer(reader) for reader, _ in self.readers.get(node, ()))
 
     def _why_not_copied(self, part: TensorType) -> str:
         """Why an operand of a concatenation that does not lie in its place cannot be copied there; empty if it can."""
@@ -263,6 +268,17 @@ class _Packer:
         name = node.span.node or "concat"
         attrs = Attrs({"name": name, "primitive": True, "anchor": "concat", "shape": shape, "macs": 0})
         return call(Function(params, body, attrs), *map(self.packed, node.args), span=span)
+
+
+def _is_of_core(packed: Expr) -> bool:
+    """Whether the core has made a packed value."""
+    return isinstance(packed, Call) and isinstance(packed.op, Function) and not packed.op.host_reason
+
+
+def _is_layer(node: Call) -> bool:
+    """Whether the core computes a call."""
+    values = (*node.args, node)
+    return isinstance(node.op, Function) and node.op.is_primitive and all(is_packable(x.tensor_type) for x in values)
 
 
 def _constants(function: Function) -> list[Array]:

@@ -168,11 +168,29 @@ def test_a_transpose_is_one_walk() -> None:
     assert len(walks(np.arange(12 * 7).reshape(12, 7).T.ravel())) == 1
 
 
-def test_a_layer_that_multiplies_loads_long_rows_and_short_ones_are_left_to_the_host() -> None:
+def test_a_layer_that_multiplies_loads_long_rows_and_short_ones_are_copied_before() -> None:
     x = variable(1, 3, 4, 6)
     first = layer(quantised(x), 2 * BLOCK)
-    assert len(compiled(x, layer(part(first, 2, 1, 2), 5), TINY).programs) == 1  # two rows of six pixels a block
-    assert len(compiled(x, layer(turned(first, lambda size: 0), 5), TINY).programs) == 2
+    for step, copies in ((part(first, 2, 1, 2), 0), (turned(first, lambda size: 0), 1)):  # two rows of six pixels
+        model = compiled(x, layer(step, 5), TINY)
+        assert len(model.programs) == 1
+        assert [layer.kind for layer in model.layers].count("move") == copies
+
+
+def test_short_rows_of_what_the_host_has_are_moved_there() -> None:
+    x = variable(1, 2 * BLOCK, 4, 6)
+    model = compiled(x, layer(turned(quantised(x), lambda size: 0), 5), TINY)
+    assert "move" not in {layer.kind for layer in model.layers}
+    assert sum(layer.device != "core" for layer in model.layers) == 2  # quantises and packs, and gives the result
+
+
+def test_the_host_joins_what_it_has_for_itself() -> None:
+    x = variable(1, 2 * BLOCK, 6, 4)
+    rows = call("transpose", quantised(x), perm=(0, 2, 3, 1))
+    turned_back = call("transpose", call("concat", part(rows, 1, 2, 4), part(rows, 1, 0, 2), axis=1), perm=(0, 3, 1, 2))
+    model = compiled(x, layer(turned_back, 5), TINY)
+    assert len(model.programs) == 1
+    assert [layer.kind for layer in model.layers if layer.device == "core"] == ["conv2d"]
 
 
 def test_kept_results_are_copied_to_places_of_their_own() -> None:

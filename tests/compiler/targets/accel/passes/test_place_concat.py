@@ -10,9 +10,11 @@ import pytest
 import weft
 from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, TensorType, Var, call, evaluate
 from weft.compiler.passes import PassManager, integer_passes
+from weft.compiler.targets.accel.operators.lower import Kernel
 from weft.compiler.targets.accel.operators.packed_layout import Blocks
+from weft.compiler.targets.accel.passes import pipeline
 from weft.compiler.targets.accel.passes.place_concat import Gaps, exact, reading_gaps
-from weft.hw.config import TINY
+from weft.hw.config import TINY, CoreConfig
 from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, module_of, quantised, variable
 
 SIZE = (5, 3)
@@ -68,10 +70,24 @@ def test_gaps_are_closed_for_readers_that_take_none() -> None:
     assert concatenations(model) == [0]
 
 
-@pytest.mark.parametrize("depth", [16, 32])
-def test_the_host_concatenates_where_the_core_is_too_small_to_move_channels(depth: int) -> None:
-    """An entry of a result in DRAM is 32 of the accumulator here, for the parameters of which there is no room; in 16,
-    not for a copy either."""
+def test_the_host_concatenates_where_the_kernel_that_closes_gaps_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def why_not(kernel: Kernel, core: CoreConfig) -> str:
+        return "no room" if kernel.name.endswith(".channels") else ""
+
+    monkeypatch.setattr(pipeline, "why_not_kernel", why_not)
+    x = variable(1, 8, *SIZE)
+    both = concat(layer(quantised(x), 3), layer(quantised(x), 7))
+    model = compiled(x, call("nn.max_pool", both, kernel=(3, 3), pads=(1, 1, 1, 1)), TINY)
+    (reason,) = [each.reason for each in model.layers if "concat" in each.operators]
+    assert "no room" in reason
+
+
+@pytest.mark.parametrize(
+    ("depth", "wanted_reason"), [(16, "entries of scratchpad 'acc', which has 16"), (32, "joins tensors of the host")]
+)
+def test_the_host_concatenates_where_the_core_is_too_small_to_move_channels(depth: int, wanted_reason: str) -> None:
+    """An entry of a result in DRAM is 32 of the accumulator here, for the parameters of which there is no room; the
+    layers stay on the host; in 16 there is none for a copy either."""
     core = replace(TINY, name="shallow", block_in=64, block_out=2, acc_depth=depth)
     x = variable(1, 8, *SIZE)
     both = concat(layer(quantised(x), 3), layer(quantised(x), 7))
@@ -79,7 +95,7 @@ def test_the_host_concatenates_where_the_core_is_too_small_to_move_channels(dept
     model = weft.compile(module, core)
     assert isinstance(model, weft.CompiledModel)
     (reason,) = [each.reason for each in model.layers if "concat" in each.operators]
-    assert f"entries of scratchpad 'acc', which has {depth}" in reason
+    assert wanted_reason in reason
     values = {"x": np.random.default_rng(0).normal(0, 3, x.type.shape).astype(np.float32)}
     wanted = evaluate(PassManager(integer_passes()).run(module), values)["y"]
     np.testing.assert_array_equal(weft.load(model).run(values)["y"], wanted)
