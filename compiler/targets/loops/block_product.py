@@ -47,18 +47,19 @@ def as_block_product(node: Call, lanes: int) -> Expr | None:
     if weights.bits > BITS or block % (2 * QUAD) or not _fits_bytes(node.args[1]):
         return None
     rows = node.tensor_type.size // node.shape[-1]
-    x = node.args[0] if len(node.shape) == 2 else call("reshape", node.args[0], shape=(rows, depth))
-    apart = call("reshape", x, shape=(rows, depth // block, block))
-    largest = call("nn.reduce_max", call("nn.abs", apart), axes=(2,), keepdims=False)
-    step = call("nn.multiply", largest, Constant(np.array(1 / LARGEST, np.float32)))
+    made = partial(call, span=node.span)
+    x = node.args[0] if len(node.shape) == 2 else made("reshape", node.args[0], shape=(rows, depth))
+    apart = made("reshape", x, shape=(rows, depth // block, block))
+    largest = made("nn.reduce_max", made("nn.abs", apart), axes=(2,), keepdims=False)
+    step = made("nn.multiply", largest, Constant(np.array(1 / LARGEST, np.float32)))
     zeros = Constant(np.zeros(step.shape, np.int8))
-    rounded = call("quantise", x, step, zeros, axis=1, block=block)
+    rounded = made("quantise", x, step, zeros, axis=1, block=block)
     codes, scales, zero = (Constant(np.ascontiguousarray(each.T)) for each in (
         (weights.codes.astype(np.int16) + weights.lowest).astype(np.int8), weights.scales,
         (weights.zeros + weights.lowest).astype(np.int8),
     ))  # fmt: skip
-    product = call("nn.block_product", rounded, step, codes, scales, zero, block=block, span=node.span)
-    return product if len(node.shape) == 2 else call("reshape", product, shape=node.shape, span=node.span)
+    product = made("nn.block_product", rounded, step, codes, scales, zero, block=block)
+    return product if len(node.shape) == 2 else made("reshape", product, shape=node.shape)
 
 
 def _fits_bytes(dequantise: Expr) -> bool:
