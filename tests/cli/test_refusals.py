@@ -26,7 +26,8 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_options_of_another_target() -> None:
     with pytest.raises(
-        CompileError, match=r"'cpu' has no option 'config'; hint: its options: threads, tuned, processor, integers$"
+        CompileError,
+        match=r"'cpu' has no option 'config'; hint: its options: threads, tuned, processor, integers, activations$",
     ):
         weft.compile(DIGITS, "wide", target="cpu")
     with pytest.raises(CompileError, match="'accel' has no option 'tf32'; hint: its options: config, dram, tuned"):
