@@ -22,19 +22,6 @@ _GATE = _F(2.0**-12)
 _SHORT, _BYTE = (-(1 << 15), (1 << 15) - 1), (-128, 127)
 
 
-def _scale(site: Site, index: int) -> np.float32:
-    found = site.quantisation(index)
-    if found is None or found.scales.size != 1:
-        raise site.error(f"operand {index} must have one scale")
-    site.parameters(found, site.tensor(index).element)
-    return _F(found.scales[0])
-
-
-def _zero(site: Site, index: int) -> int:
-    found = site.quantisation(index)
-    return 0 if found is None else int(found.zeros[0])
-
-
 def _cut(site: Site, x: Expr, ends: tuple[int, int]) -> Expr:
     return site("minimum", site("maximum", x, ends[0]), ends[1])
 
@@ -67,23 +54,23 @@ def lstm_of_bytes(site: Site, x: Expr) -> Expr:
     coupled = not site.has(_WEIGHTS + INPUT)
     gates = [gate for gate in range(4) if not (coupled and gate == INPUT)]
     cells, outputs = site.held(_WEIGHTS + FORGET).shape[0], site.held(_RECURRENCE + FORGET).shape[1]
-    hidden_scale, hidden_zero = _scale(site, _HIDDEN_STATE), _zero(site, _HIDDEN_STATE)
-    fine = math.log2(float(_scale(site, _CELL_STATE)))
+    hidden_scale, hidden_zero = _F(site.scale(_HIDDEN_STATE)), site.zero(_HIDDEN_STATE)
+    fine = math.log2(site.scale(_CELL_STATE))
     if fine != int(fine) or not -15 <= fine <= -9:
         raise site.error(f"the scale of its cells is 2**{fine:g}, but must be a power of 2 from 2**-15 to 2**-9")
     point, inner = int(fine), site.intermediate(4)
     if inner.scales.size != 1:
         raise site.error("the product of its output gate and its cells must have one scale")
     inner_scale, inner_zero = _F(inner.scales[0]), int(inner.zeros[0])
-    steps = site("subtract", site.cast(x, "int32"), _zero(site, 0))
+    steps = site("subtract", site.cast(x, "int32"), site.zero(0))
     given = []
     for gate in gates:
-        factor = _scale(site, _WEIGHTS + gate) * _scale(site, 0) / _GATE
+        factor = _F(site.scale(_WEIGHTS + gate)) * _F(site.scale(0)) / _GATE
         given.append(_cut(site, _product(site, steps, _WEIGHTS + gate, _BIAS + gate, factor), _SHORT))
     start = [site.like(np.full((x.shape[1], outputs), hidden_zero), "int32"),
              site.like(np.zeros((x.shape[1], cells)), "int32")]  # fmt: skip
     sigmoid = partial(_looked_up, site, logistic_table())
-    limits = [_limit(site, "cell_clip", _scale(site, _CELL_STATE), _SHORT),
+    limits = [_limit(site, "cell_clip", _F(site.scale(_CELL_STATE)), _SHORT),
               _limit(site, "projection_clip", hidden_scale, _BYTE)]  # fmt: skip
 
     def peeped(total: Expr, cell: Expr, gate: int) -> Expr:
@@ -91,7 +78,7 @@ def lstm_of_bytes(site: Site, x: Expr) -> Expr:
         if not site.has(index):
             return total
         product = site("multiply", cell, site.cast(site.raw(index), "int32"))
-        factor = _F(2.0**point) * _scale(site, index) / _GATE
+        factor = _F(2.0**point) * _F(site.scale(index)) / _GATE
         return _cut(site, site("add", total, scaled_twice(site, product, float(factor))), _SHORT)
 
     def step(states: tuple[Expr, ...], taken: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
@@ -99,7 +86,7 @@ def lstm_of_bytes(site: Site, x: Expr) -> Expr:
         centred = site("subtract", hidden, hidden_zero)
         sums = {}
         for gate, now in zip(gates, taken, strict=True):
-            factor = _scale(site, _RECURRENCE + gate) * hidden_scale / _GATE
+            factor = _F(site.scale(_RECURRENCE + gate)) * hidden_scale / _GATE
             product = _product(site, centred, _RECURRENCE + gate, len(site.values), factor)
             sums[gate] = _cut(site, site("add", now, product), _SHORT)
         forget = sigmoid(peeped(sums[FORGET], cell, FORGET))
@@ -113,7 +100,7 @@ def lstm_of_bytes(site: Site, x: Expr) -> Expr:
         result = _cut(site, site("add", scaled_twice(site, product, float(factor)), inner_zero), _BYTE)
         if site.has(_PROJECTION):
             centred = site("subtract", result, inner_zero)
-            factor = _scale(site, _PROJECTION) * inner_scale / hidden_scale
+            factor = _F(site.scale(_PROJECTION)) * inner_scale / hidden_scale
             projected = _product(site, centred, _PROJECTION, _PROJECTION_BIAS, factor)
             result = _cut(site, _cut(site, site("add", projected, hidden_zero), _BYTE), limits[1])
         return (result, new), (result,)

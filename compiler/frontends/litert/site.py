@@ -147,6 +147,19 @@ class Site(OperatorSite):
         self.parameters(tensor.quantisation, tensor.element)
         return tensor.quantisation
 
+    def scale(self, index: int) -> float:
+        """The one scale of operand ``index``."""
+        quantisation = self.quantisation(index)
+        if quantisation is None or quantisation.scales.size != 1:
+            raise self.error(f"operand {index} must have one scale")
+        self.parameters(quantisation, self.tensor(index).element)
+        return float(quantisation.scales[0])
+
+    def zero(self, index: int) -> int:
+        """The zero point of operand ``index``; 0 where it has none."""
+        quantisation = self.quantisation(index)
+        return 0 if quantisation is None else int(quantisation.zeros[0])
+
     def real(self, index: int) -> Held:
         """Operand ``index`` as real numbers."""
         return self.real_of(self.held(index), self.quantisation(index))

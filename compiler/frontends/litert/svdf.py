@@ -54,27 +54,14 @@ def _sums(site: Site, seen: Expr, weights: Expr, units: int, rank: int) -> Expr:
     return site.activated(total)
 
 
-def _scale(site: Site, index: int) -> float:
-    quantisation = site.quantisation(index)
-    if quantisation is None or quantisation.scales.size != 1:
-        raise site.error(f"operand {index} must have one scale")
-    site.parameters(quantisation, site.tensor(index).element)
-    return float(quantisation.scales[0])
-
-
-def _zero(site: Site, index: int) -> int:
-    quantisation = site.quantisation(index)
-    return 0 if quantisation is None else int(quantisation.zeros[0])
-
-
 def _integer_features(site: Site, x: Expr, features: Expr) -> Expr:
     """int16 in the scale of the state."""
     if x.dtype != "int8" or features.dtype != "int8" or site.raw(2).dtype != "int16":
         raise site.error(f"it is read with int8 operands and int16 weights over time, not with {x.type}, "
                          f"{features.type} and {site.raw(2).type}")  # fmt: skip
-    steps = site("subtract", site.cast(x, "int32"), _zero(site, 0))
+    steps = site("subtract", site.cast(x, "int32"), site.zero(0))
     total: Expr = site.call("nn.matmul", steps, site.transpose(site.cast(features, "int32"), (1, 0)))
-    scaled = scaled_twice(site, total, _scale(site, 0) * _scale(site, 1) / _scale(site, 4))
+    scaled = scaled_twice(site, total, site.scale(0) * site.scale(1) / site.scale(4))
     return site.cast(site("minimum", site("maximum", scaled, -(1 << 15)), (1 << 15) - 1), "int16")
 
 
@@ -88,6 +75,6 @@ def _integer_sums(site: Site, seen: Expr, weights: Expr, units: int, rank: int) 
     if target is None or target.scales.size != 1 or site.results[0].element != "int8":
         raise site.error("its result must be int8 with one scale")
     scale, zero = site.parameters(target, "int8")
-    scaled = scaled_twice(site, total, _scale(site, 4) * _scale(site, 2) / float(scale.value))
+    scaled = scaled_twice(site, total, site.scale(4) * site.scale(2) / float(scale.value))
     moved = site("add", scaled, int(zero.value))
     return site.cast(site("minimum", site("maximum", moved, -128), 127), "int8")
