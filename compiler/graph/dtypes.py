@@ -24,6 +24,9 @@ SMALL_FLOATS = (
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn",
 )  # fmt: skip
 SMALL_INTEGERS = ("int4", "uint4", "int2", "uint2")
+NARROW_INTEGERS = ("int8", "uint8", *SMALL_INTEGERS)
+"""Integers of 8 bits and fewer."""
+
 STORAGE = SMALL_FLOATS + SMALL_INTEGERS
 """Types that are only moved, cast, quantised and dequantised."""
 

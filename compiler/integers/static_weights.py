@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..graph import Array, Call, Constant, EightBits, Expr, Family, Role, role_of, topological_order
+from ..graph.dtypes import NARROW_INTEGERS
 from ..graph.evaluate import static_value
 from ..graph.registry import operator, operator_of
 from .form import Float64, Refusal
@@ -73,7 +74,7 @@ def _integers_and_scales(node: Expr) -> tuple[Array, Float64] | None:
     if not isinstance(node, Call) or entry is None:
         return None
     if entry.role is Role.DEQUANTISE:
-        if node.args[0].dtype not in ("int8", "uint8", "int4", "uint4", "int2", "uint2"):
+        if node.args[0].dtype not in NARROW_INTEGERS:
             return None
         scale = static_value(node.args[1]).astype(np.float64)
         spread = _spread(scale, node) if scale.ndim else np.broadcast_to(scale, node.shape)

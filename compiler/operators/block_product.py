@@ -7,22 +7,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import tensor as te
-from ..graph.dtypes import STORAGE
+from ..graph.dtypes import NARROW_INTEGERS
 from ..graph.ir import Array, Attrs, Call, TensorType
 from ..graph.registry import REQUIRED, Family, Fusion, Operator, call, register, unsupported
 from ..tensor import ir as tir
 from ..tensor.view import Builder, View
+from .quantise import numbers_of
 from .samples import variable
-from .small_types import number_of
 from .type_rules import integer, require, require_dtype
-
-WEIGHTS = ("int8", "uint8", "int4", "uint4", "int2", "uint2")
 
 
 def _types(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, x_scale, w, w_scale, w_zero = operands
     require_dtype(x, "the rows", "int8")
-    require_dtype(w, "the weights", *WEIGHTS)
+    require_dtype(w, "the weights", *NARROW_INTEGERS)
     require_dtype(w_zero, "the zero points", w.dtype)
     require(x.rank == 2 and w.rank == 2 and x.shape[1] == w.shape[1], f"{x} and weights {w} (O, K) do not fit")
     block = integer(attrs, "block", 1, x.shape[1])
@@ -45,16 +43,14 @@ def _meaning(x: Array, x_scale: Array, w: Array, w_scale: Array, w_zero: Array, 
 
 
 def _lower(builder: Builder, node: Call, operands: tuple[View, ...]) -> View:
-    x, x_scale, w, w_scale, w_zero = operands
-    block, dtype = node.attr("block"), node.args[2].dtype
+    x, x_scale, _, w_scale, _ = operands
+    w, w_zero = (numbers_of(operands[place], node.args[place].dtype) for place in (2, 4))
+    block = node.attr("block")
     blocks = x.shape[1] // block
     k, b = builder.axis(block, "k"), builder.axis(blocks, "b")
 
-    def number(value: tir.Expr) -> tir.Expr:
-        return (number_of(value, dtype) if dtype in STORAGE else value).astype("int32")
-
     def of_block(n: tir.Expr, o: tir.Expr, b: tir.Expr) -> te.Reduction:
-        factor = number(w[(o, b * block + k)]) - number(w_zero[(o, b)])
+        factor = w[(o, b * block + k)].astype("int32") - w_zero[(o, b)].astype("int32")
         return te.sum(x[(n, b * block + k)].astype("int32") * factor, k)
 
     sums = builder.reduction((*node.shape, blocks), of_block, "sums")

@@ -70,7 +70,7 @@ EXACT = ("int8", "uint8", "int16", "uint16", "int32", "uint32", *SMALL_INTEGERS)
 """Integers that double precision computes with exactly."""
 
 
-def _number(view: View, dtype: str) -> View:
+def numbers_of(view: View, dtype: str) -> View:
     """What the bytes of a small type mean."""
     if dtype not in STORAGE:
         return view
@@ -118,7 +118,7 @@ def _lower_quantise(builder: Builder, call: Call, operands: tuple[View, ...]) ->
         raise NotLoweredError(f"quantise to {to}")
     low, high = limits_of(to)
     step, zero = (
-        _parameter(_number(view, arg.dtype), len(x.shape), call.attr("axis"), call.attr("block"))
+        _parameter(numbers_of(view, arg.dtype), len(x.shape), call.attr("axis"), call.attr("block"))
         for view, arg in zip(operands[1:], call.args[1:], strict=True)
     )  # fmt: skip
     wide: tir.DType = "float64" if target in ("int32", "uint32") else "float32"
@@ -172,9 +172,9 @@ def _dequantise(x: Array, scale: Array, zero_point: Array, axis: int, block: int
 
 
 def _lower_dequantise(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
-    x, target = _number(operands[0], call.args[0].dtype), element_type(call.dtype)
+    x, target = numbers_of(operands[0], call.args[0].dtype), element_type(call.dtype)
     step, zero = (
-        _parameter(_number(view, arg.dtype), len(x.shape), call.attr("axis"), call.attr("block"))
+        _parameter(numbers_of(view, arg.dtype), len(x.shape), call.attr("axis"), call.attr("block"))
         for view, arg in zip(operands[1:], call.args[1:], strict=True)
     )  # fmt: skip
     wide: tir.DType = "float32" if x.dtype in tir.FLOATS else "int32"
