@@ -26,7 +26,7 @@ from .kernels import Array, Kernel, Operands, Tile, finished
 from .layouts import PLAIN, QUAD, UINT8_OFFSET, Layout
 from .placement import Placement
 from .product import ACC, LEFT, PANEL, moved_operands, result_of
-from .quantised_weights import Weights, is_weight_only, packed_weights, weights_of
+from .quantised_weights import Weights, is_weight_only, packed_weights, range_of, weights_of
 from .weight_only import by_block
 
 PART, ROW_SUMS = "part", "row_sums"
@@ -68,13 +68,18 @@ def _fits_bytes(dequantise: Expr) -> bool:
     return all(int(each.min()) >= -128 and int(each.max()) <= LARGEST for each in (codes, zero))
 
 
-def constant_weights(anchor: Call) -> Weights | None:
-    """The weights of a product in blocks, if they are known and have 4 bits."""
-    codes, scale, zero = anchor.args[2:]
-    if not (isinstance(codes, Constant) and isinstance(scale, Constant) and isinstance(zero, Constant)):
-        return None
-    found = packed_weights(codes.value.T, scale.value.T, zero.value.T, anchor.attr("block"))
-    return found if found.bits <= BITS and found.block % (2 * QUAD) == 0 else None
+def has_known_weights(anchor: Call) -> bool:
+    """Whether the weights of a product in blocks are known, have 4 bits, and fill whole bytes in a block."""
+    codes, *factors = anchor.args[2:]
+    if not isinstance(codes, Constant) or not all(isinstance(each, Constant) for each in factors):
+        return False
+    return anchor.attr("block") % (2 * QUAD) == 0 and range_of(codes.value)[1] <= BITS
+
+
+def known_weights(anchor: Call) -> Weights:
+    """The weights of such a product."""
+    numbers, scales, zeros = (each.value.T for each in anchor.args[2:] if isinstance(each, Constant))
+    return packed_weights(numbers, scales, zeros, anchor.attr("block"))
 
 
 class BlockProductSchedule(Protocol):
@@ -99,7 +104,7 @@ class BlockProductKernels:
         anchor = group.anchor
         if anchor is None or anchor.op != "nn.block_product" or self.schedule.tile(*anchor.shape) is None:
             return None
-        return PLAIN if constant_weights(anchor) is not None else None
+        return PLAIN if has_known_weights(anchor) else None
 
     def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         return None
@@ -109,10 +114,10 @@ class BlockProductKernels:
 
     def build(self, group: FusedGroup, layouts: Mapping[Expr, Layout], layout: Layout, name: str) -> Kernel:
         anchor = group.anchor
-        weights = constant_weights(anchor) if anchor is not None else None
         tile = self.schedule.tile(*anchor.shape) if anchor is not None else None
-        if anchor is None or weights is None or tile is None:
+        if anchor is None or tile is None or not has_known_weights(anchor):
             raise CompileError("it has no product in blocks with known weights", at=f"kernel {group.name!r}")
+        weights = known_weights(anchor)
         operands = Operands(Builder(), layouts)
         views = moved_operands(group, anchor, operands)
         x, step = (views[each] if each in views else operands.view(each) for each in anchor.args[:2])

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...graph.dtypes import NARROW_INTEGERS
 from ...graph.ir import Array, Call, Constant, Expr
 from ...graph.registry import Anchor, Role, operator_of, role_of
 from ...graph.visit import topological_order, use_counts
 
-NARROW = ("int8", "uint8", "int4", "uint4", "int2", "uint2")
 WIDTHS = (2, 4, 8)
 """Bits of a packed weight."""
 
@@ -63,7 +63,7 @@ def is_weight_only(call: Call) -> bool:
     ):
         return False
     codes, scale, _ = weights.args
-    if not all(isinstance(each, Constant) for each in weights.args) or codes.dtype not in NARROW:
+    if not all(isinstance(each, Constant) for each in weights.args) or codes.dtype not in NARROW_INTEGERS:
         return False
     if weights.tensor_type.size * FLOAT_BYTES < WORTH_BYTES:
         return False
@@ -93,13 +93,18 @@ def weights_of(call: Call) -> Weights:
     return packed_weights(numbers, scale, zero, block or len(numbers))
 
 
+def range_of(numbers: Array) -> tuple[int, int]:
+    """The lowest of integers of 8 bits or fewer, and the bits that hold any of them less that."""
+    wide = numbers.astype(np.int16)
+    lowest = int(wide.min())
+    return lowest, next(bits for bits in WIDTHS if int(wide.max()) - lowest < 1 << bits)
+
+
 def packed_weights(numbers: Array, scales: Array, zeros: Array, block: int) -> Weights:
     """Of integers (depth, columns), with scales and zero points (blocks, columns)."""
-    numbers, zeros = (each.astype(np.int32) for each in (numbers, zeros))
-    lowest = int(numbers.min())
-    bits = next(bits for bits in WIDTHS if int(numbers.max()) - lowest < 1 << bits)
-    codes, zeros = (numbers - lowest).astype(np.uint8), (zeros - lowest).astype(np.float32)
-    return Weights(codes, scales.astype(np.float32), zeros, block, bits, lowest)
+    lowest, bits = range_of(numbers)
+    codes, middles = (each.astype(np.int16) - lowest for each in (numbers, zeros))
+    return Weights(codes.astype(np.uint8), scales.astype(np.float32), middles.astype(np.float32), block, bits, lowest)
 
 
 def kept_weights(body: Expr) -> set[Expr]:
