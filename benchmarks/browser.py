@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import weft
 from common import Record, print_table, processor, write_json
-from in_browser import probed
+from weft.benchmarks.campaigns.in_browser import probed
 from weft.cli.view_live import hosts_in_page
 from weft.compiler.model import CompiledModel
 from weft.examples.models.build import build
@@ -66,7 +66,7 @@ def main() -> int:
             page = live_page([live_model(model, examples, (weft.load(model, device), device), *hosts_in_page(model))])
         else:
             page = live_page([live_model(model)])
-        found = probed(page, PROBE)
+        found = probed(page, PROBE, "--window-size=1400,1000")
         runs = [
             predict(model.config, each.program, memory_of(model), offset=each.program_offset) for each in model.programs
         ]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import weft
 from common import Record, print_table, processor, write_json
-from in_browser import browser, probed
+from weft.benchmarks.campaigns.in_browser import browser, probed
 from weft.cli.view_kernels import host_codes
 from weft.compiler.model import CompiledModel
 from weft.examples.models.build import ARCHITECTURES, build
@@ -57,7 +57,7 @@ def compiled(name: str, target: str) -> CompiledModel:
 
 def measured(page: str) -> dict[str, float]:
     """Milliseconds in a browser, as `LIMITS` names them."""
-    times = probed(page, PROBE)
+    times = probed(page, PROBE, "--window-size=1400,1000")
     return {"first paint, ms": round(times["paint"], 1), "longest click, ms": round(max(times["clicks"]), 1)}
 
 

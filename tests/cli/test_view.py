@@ -69,7 +69,7 @@ def test_a_cycle_leads_to_a_waveform_of_the_same_run(tmp_path: Path) -> None:
       return { before, text, picked: state.cycle, then: find("wave").querySelector("code").textContent };
     """
     page = (tmp_path / "page.html").read_text()
-    found = shown_by_browser(page, SETTLED + probe, tmp_path)
+    found = shown_by_browser(page, SETTLED + probe)
     assert found["before"]
     assert found["text"] == f"{side['waves']} --from 1134 --to 1434"
     assert f" --from {max(0, found['picked'] - 100)} --to " in found["then"]

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 import weft
+from weft.benchmarks.campaigns.in_browser import HEADLESS
 from weft.compiler.tune.database import Database
 from weft.explore.live import LivePage
 from weft.explore.measure import Measure, Network
 from weft.explore.page import explore_page, page_data
 from weft.explore.space import Design, Space
 from weft.explore.study import Study, explore
-from weft.tests.browser import HEADLESS, browser, shown_by_browser
+from weft.tests.browser import browser, shown_by_browser
 from weft.tests.waiting import wait_until
 
 NETWORK = Network("net", "</script>.onnx", "1" * 32)
@@ -120,7 +121,7 @@ def test_ticks_are_round_axes_have_titles_and_twins_are_told(tmp_path: Path) -> 
       return { ticks, titles: texts.filter(text => text === label(state.x) || text === label(state.y)).length,
         hovered: find("hovered").textContent, effect: find("effect").textContent, twins: twins.size };
     """
-    found = shown_by_browser(explore_page(only_block_in(study)), probe, tmp_path, "--window-size=1300,1000")
+    found = shown_by_browser(explore_page(only_block_in(study)), probe, "--window-size=1300,1000")
     assert found["ticks"][0] == [20, 40, 60, 80]
     assert found["ticks"][1] == pytest.approx([0.0012, 0.0014, 0.0016, 0.0018])
     assert found["ticks"][2] == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])
@@ -188,7 +189,7 @@ def test_a_browser_shows_filters_and_compares(tmp_path: Path) -> None:
       return found;
     """
     )
-    found = shown_by_browser(explore_page(study), probe, tmp_path, "--window-size=1300,1000")
+    found = shown_by_browser(explore_page(study), probe, "--window-size=1300,1000")
     assert found["all"] == found["reset"] == "48 of 48 points"
     assert found["rows"] == 48
     assert min(found["scatter"], found["parallel"]) > 2000
@@ -234,7 +235,7 @@ def test_a_page_that_follows_a_run_looks_as_it_did(tmp_path: Path) -> None:
       await new Promise(done => setTimeout(done, 500));
       return [before, look(), find("live").textContent];
     """
-    before, after, text = shown_by_browser(explore_page(study, version=3), probe, tmp_path)
+    before, after, text = shown_by_browser(explore_page(study, version=3), probe)
     assert before == after
     assert before[0] == f"{len(before[1].split(','))} of 48 points"
     assert text == "The run has ended; this is the last that was seen of it."  # no server answers
@@ -269,7 +270,7 @@ def test_a_range_is_dragged_on_an_axis(tmp_path: Path) -> None:
       drag(.5, .5);
       return [kept, state.shown.length];
     """
-    assert shown_by_browser(explore_page(study_of(tmp_path)), probe, tmp_path, "--window-size=1300,1000") == [[32], 48]
+    assert shown_by_browser(explore_page(study_of(tmp_path)), probe, "--window-size=1300,1000") == [[32], 48]
 
 
 @pytest.mark.parametrize(
@@ -286,7 +287,7 @@ def test_a_narrow_screen_and_a_dark_one(flags: tuple[str, ...], dark: bool, tmp_
         overflow: document.documentElement.scrollWidth > document.documentElement.clientWidth, width: innerWidth };
     """
     )
-    found = shown_by_browser(explore_page(study_of(tmp_path)), probe, tmp_path, "--window-size=500,900", *flags)
+    found = shown_by_browser(explore_page(study_of(tmp_path)), probe, "--window-size=500,900", *flags)
     assert found["dark"] == dark
     assert (found["ground"] < 60) == dark
     assert found["columns"] == 1
@@ -309,7 +310,7 @@ def test_ten_thousand_points_stay_fluid(tmp_path: Path) -> None:
       for (let step = 0; step < 20; step += 1) hover(step);
       return [state.shown.length, drawn - started, (performance.now() - drawn) / 20];
     """
-    shown, update, hover = shown_by_browser(page, probe, tmp_path, "--window-size=1300,1000")
+    shown, update, hover = shown_by_browser(page, probe, "--window-size=1300,1000")
     assert shown == 10_000
     assert update < 3000  # on a shared machine without a GPU: tens of milliseconds on a desk
     assert hover < 300

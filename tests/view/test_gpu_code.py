@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 import weft
@@ -51,7 +50,7 @@ def test_loops_and_kinds_of_ptx() -> None:
 
 
 @pytest.mark.parametrize("target", ["cuda", "opencl"])
-def test_a_page_of_a_gpu_has_each_kernel_and_says_that_it_is_counted(target: str, tmp_path: Path) -> None:
+def test_a_page_of_a_gpu_has_each_kernel_and_says_that_it_is_counted(target: str) -> None:
     model = weft.compile(DIGITS, target=target)
     assert isinstance(model, CompiledModel)
     codes = host_codes(model, lambda _: None)
@@ -67,7 +66,7 @@ def test_a_page_of_a_gpu_has_each_kernel_and_says_that_it_is_counted(target: str
         rows: all(".code.asm .row").length };
     """
     )
-    found = shown_by_browser(view_page([side(model, None, {}, codes)]), probe, tmp_path, WIDE)
+    found = shown_by_browser(view_page([side(model, None, {}, codes)]), probe, WIDE)
     assert "Static counts only, nothing was measured" in found["said"]
     assert found["rows"] > 8
     assert ("Its instructions" in found["panes"]) == (target == "cuda")

@@ -91,7 +91,7 @@ def test_work_is_that_of_the_profile(digits_on_v3: CompiledModel, v3: HostCodes)
     assert [layer["work"]["bytes"] for layer in counted["layers"]] == [layer["work"]["bytes"] for layer in layers]
 
 
-def test_a_click_leads_to_the_hottest_loop(digits_on_v3: CompiledModel, v3: HostCodes, tmp_path: Path) -> None:
+def test_a_click_leads_to_the_hottest_loop(digits_on_v3: CompiledModel, v3: HostCodes) -> None:
     probe = (
         PROBE
         + """
@@ -127,7 +127,7 @@ def test_a_click_leads_to_the_hottest_loop(digits_on_v3: CompiledModel, v3: Host
       return found;
     """
     )
-    found = shown_by_browser(view_page([side(digits_on_v3, None, {}, measured(v3))]), probe, tmp_path, WIDE)
+    found = shown_by_browser(view_page([side(digits_on_v3, None, {}, measured(v3))]), probe, WIDE)
     computing = [each for each in v3.profiles if each.operations]
     assert found["first"] == 2  # the one that takes longest
     assert found["head"] == "Time by node"
@@ -152,7 +152,7 @@ def test_a_click_leads_to_the_hottest_loop(digits_on_v3: CompiledModel, v3: Host
 
 
 def test_two_processors_stand_side_by_side(
-    digits_on_v3: CompiledModel, digits_on_arm: CompiledModel, v3: HostCodes, tmp_path: Path
+    digits_on_v3: CompiledModel, digits_on_arm: CompiledModel, v3: HostCodes
 ) -> None:
     faster = side(digits_on_v3, None, {}, measured(v3, 0.5))
     both = view_page([side(digits_on_v3, None, {}, measured(v3)), faster])
@@ -166,8 +166,8 @@ def test_two_processors_stand_side_by_side(
     )
     kernels = len(opened(faster["details"][2])["kernels"])
     found = {"ratio": 0.5, "plots": 2, "panes": 2 * kernels, "overflow": False}
-    assert shown_by_browser(both, probe, tmp_path, WIDE) == found
-    assert not shown_by_browser(both, probe, tmp_path, "--window-size=500,900")["overflow"]
+    assert shown_by_browser(both, probe, WIDE) == found
+    assert not shown_by_browser(both, probe, "--window-size=500,900")["overflow"]
     counted = side(digits_on_arm, None, {}, codes_of(digits_on_arm, "aarch64"))
     probe = (
         PROBE
@@ -176,14 +176,14 @@ def test_two_processors_stand_side_by_side(
         hidden: find("run-box").hidden, forms: all("#layer-box p code").map(each => each.textContent) };
     """
     )
-    found = shown_by_browser(view_page([side(digits_on_v3, None, {}, measured(v3)), counted]), probe, tmp_path, WIDE)
+    found = shown_by_browser(view_page([side(digits_on_v3, None, {}, measured(v3)), counted]), probe, WIDE)
     assert "B: Static counts only, nothing was measured: there is no such processor here." in found["said"]
     assert (found["plots"], found["hidden"]) == (1, False)
     assert found["head"] == ["MACs A", "MACs B"]
     assert any(each.startswith("sml") for each in found["forms"])
 
 
-def test_without_code_the_loops_are_there(digits_on_v3: CompiledModel, tmp_path: Path) -> None:
+def test_without_code_the_loops_are_there(digits_on_v3: CompiledModel) -> None:
     probe = (
         PROBE
         + """
@@ -192,7 +192,7 @@ def test_without_code_the_loops_are_there(digits_on_v3: CompiledModel, tmp_path:
     """
     )
     page = view_page([side(digits_on_v3, None, {})])
-    assert shown_by_browser(page, probe, tmp_path, WIDE) == [True, "def "]
+    assert shown_by_browser(page, probe, WIDE) == [True, "def "]
 
 
 def test_names_of_kinds_fit_the_page() -> None:

@@ -96,12 +96,10 @@ def cycles(model: CompiledModel, **dram: int) -> int:
 @pytest.mark.parametrize(
     ("flags", "whole"), [((), True), (DARK_PHONE, True), ((), False)], ids=["wide", "narrow and dark", "core alone"]
 )
-def test_the_page_says_what_native_runs_say(
-    digits_on_pynq: CompiledModel, flags: tuple[str, ...], whole: bool, tmp_path: Path
-) -> None:
+def test_the_page_says_what_native_runs_say(digits_on_pynq: CompiledModel, flags: tuple[str, ...], whole: bool) -> None:
     page = live_page([described(digits_on_pynq, whole=whole)])
     assert len(page) < 5_000_000
-    found = shown_by_browser(page, PROBE, tmp_path, *flags)
+    found = shown_by_browser(page, PROBE, *flags)
     module = weft.load(digits_on_pynq, "fsim")
     classes = [int(np.argmax(next(iter(module.run(image).values())))) for image in IMAGES]
     fast, slow = cycles(digits_on_pynq), cycles(digits_on_pynq, latency=300, bytes_per_cycle=2)
@@ -116,8 +114,8 @@ def test_the_page_says_what_native_runs_say(
     assert ("ran before: no reason" in found["verdict"]) != whole
 
 
-def test_what_is_drawn_is_read_as_a_native_run_reads_it(digits_on_pynq: CompiledModel, tmp_path: Path) -> None:
-    found = shown_by_browser(live_page([described(digits_on_pynq)]), DRAW, tmp_path)
+def test_what_is_drawn_is_read_as_a_native_run_reads_it(digits_on_pynq: CompiledModel) -> None:
+    found = shown_by_browser(live_page([described(digits_on_pynq)]), DRAW)
     module = weft.load(digits_on_pynq, "fsim")
     pictures = [np.asarray(each["drawn"], np.float32).reshape(1, 1, 8, 8) for each in found["found"]]
     for picture, each in zip(pictures, found["found"], strict=True):
@@ -144,40 +142,40 @@ def test_why_the_host_is_not_in_the_page(digits: CompiledModel) -> None:
     assert hosts_in_page(shared) == ((), "its host's part is compiled for 2 threads")
 
 
-def test_without_examples_a_digit_can_be_drawn(digits: CompiledModel, tmp_path: Path) -> None:
+def test_without_examples_a_digit_can_be_drawn(digits: CompiledModel) -> None:
     hosts, _ = hosts_in_page(digits)
     found = shown_by_browser(live_page([live_model(digits, hosts=hosts)]), DRAW.replace(
-        'document.querySelector("#examples button").click(); await shown;', ""), tmp_path)  # fmt: skip
+        'document.querySelector("#examples button").click(); await shown;', ""))  # fmt: skip
     module = weft.load(digits, "fsim")
     for each in found["found"]:
         (logits,) = module.run({"image": np.asarray(each["drawn"], np.float32).reshape(1, 1, 8, 8)}).values()
         np.testing.assert_array_equal(np.float32(each["scores"]), logits[0])
 
 
-def test_a_result_of_the_host_that_differs_is_told(digits: CompiledModel, tmp_path: Path) -> None:
+def test_a_result_of_the_host_that_differs_is_told(digits: CompiledModel) -> None:
     told = described(digits)
     ((name, _),) = told["examples"][0]["outputs"].items()
     told["examples"][0]["outputs"][name] = packed(bytes(40))
-    found = shown_by_browser(live_page([told]), PROBE, tmp_path)
+    found = shown_by_browser(live_page([told]), PROBE)
     assert [each[1] for each in found["found"]] == [False, True, True]
 
 
-def test_a_byte_that_differs_is_told(digits: CompiledModel, tmp_path: Path) -> None:
+def test_a_byte_that_differs_is_told(digits: CompiledModel) -> None:
     told = described(digits)
     offset, _ = told["examples"][0]["steps"][-1]["outputs"][0]
     told["examples"][0]["steps"][-1]["outputs"][0] = (offset, packed(bytes([77])))
-    found = shown_by_browser(live_page([told]), PROBE, tmp_path)
+    found = shown_by_browser(live_page([told]), PROBE)
     assert [each[1] for each in found["found"]] == [False, True, True]
 
 
-def test_without_examples_it_counts(digits: CompiledModel, digits_on_pynq: CompiledModel, tmp_path: Path) -> None:
+def test_without_examples_it_counts(digits: CompiledModel, digits_on_pynq: CompiledModel) -> None:
     probe = """
       await shown;
       const found = [state.cycles, find("run-box").hidden, find("model-box").hidden];
       find("model").value = 1; find("model").dispatchEvent(new Event("change")); await shown;
       return [...found, state.cycles];
     """
-    found = shown_by_browser(live_page([live_model(digits), live_model(digits_on_pynq)]), probe, tmp_path)
+    found = shown_by_browser(live_page([live_model(digits), live_model(digits_on_pynq)]), probe)
     assert found == [cycles(digits), True, False, cycles(digits_on_pynq)]
 
 

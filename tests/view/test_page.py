@@ -7,7 +7,6 @@ import gzip
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,7 +79,7 @@ def test_shares_of_a_bin_are_a_whole(one: dict[str, Any]) -> None:
         assert all(abs(sum(shares) - 250) <= len(shares) for shares in zip(*row.values(), strict=True))
 
 
-def test_a_click_leads_from_node_to_cycle_and_back(one: dict[str, Any], tmp_path: Path) -> None:
+def test_a_click_leads_from_node_to_cycle_and_back(one: dict[str, Any]) -> None:
     probe = (
         SETTLED
         + """
@@ -133,7 +132,7 @@ def test_a_click_leads_from_node_to_cycle_and_back(one: dict[str, Any], tmp_path
       return found;
     """
     )
-    found = shown_by_browser(view_page([one]), probe, tmp_path, WIDE)
+    found = shown_by_browser(view_page([one]), probe, WIDE)
     layers = len(one["layers"])
     assert (found["nodes"], found["table"]) == (layers + 2, layers)
     assert found["first"]
@@ -156,7 +155,7 @@ def test_a_click_leads_from_node_to_cycle_and_back(one: dict[str, Any], tmp_path
     assert not found["overflow"]
 
 
-def test_two_compilations_stand_side_by_side(two: str, tmp_path: Path) -> None:
+def test_two_compilations_stand_side_by_side(two: str) -> None:
     probe = (
         SETTLED
         + """
@@ -173,7 +172,7 @@ def test_two_compilations_stand_side_by_side(two: str, tmp_path: Path) -> None:
       return found;
     """
     )
-    found = shown_by_browser(two, probe, tmp_path, WIDE)
+    found = shown_by_browser(two, probe, WIDE)
     assert found["runs"] == 2
     assert [each[:3] for each in found["both"]] == ["A: ", "B: "]
     assert found["names"][0] == found["names"][1]
@@ -185,7 +184,7 @@ def test_two_compilations_stand_side_by_side(two: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "dark"), [((), False), (("--force-dark-mode", "--enable-features=WebUIDarkMode"), True)]
 )
-def test_a_narrow_screen_and_a_dark_one(two: str, flags: tuple[str, ...], dark: bool, tmp_path: Path) -> None:
+def test_a_narrow_screen_and_a_dark_one(two: str, flags: tuple[str, ...], dark: bool) -> None:
     probe = (
         SETTLED
         + """
@@ -194,7 +193,7 @@ def test_a_narrow_screen_and_a_dark_one(two: str, flags: tuple[str, ...], dark: 
         overflow: document.documentElement.scrollWidth > document.documentElement.clientWidth };
     """
     )
-    found = shown_by_browser(two, probe, tmp_path, "--window-size=500,900", *flags)
+    found = shown_by_browser(two, probe, "--window-size=500,900", *flags)
     assert (found["ground"] < 60) == dark
     assert found["columns"] == 1
     assert not found["overflow"]

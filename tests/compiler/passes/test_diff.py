@@ -62,4 +62,4 @@ def test_a_browser_shows_the_page(tmp_path: Path) -> None:
       return [beside, tint !== getComputedStyle(document.body).backgroundColor,
               box.offsetHeight < before, row.textContent.includes("nn.clip")];
     """
-    assert shown_by_browser(page_of(tmp_path).read_text(), probe, tmp_path) == [True] * 4
+    assert shown_by_browser(page_of(tmp_path).read_text(), probe) == [True] * 4
