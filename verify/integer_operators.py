@@ -16,7 +16,7 @@ from .field import MOST_TERMS, Elements, Numbers, add, halves, join, matrix_prod
 from .keyed import Keys
 from .normal_forms import BYTE, INT32, LARGEST, TABLE_ENTRIES, Kinds, extreme, looked_up, narrowed, numbers_digest
 from .normal_forms import requantise as requantised
-from .values import MOST_SIZE_OF_BYTE, Array, OneByte, Value, plain
+from .values import MOST_SIZE_OF_BYTE, Array, OneByte, Value, plain, without_repeats
 
 Values = Sequence[Value]
 Constants = Sequence[Array]
@@ -171,7 +171,8 @@ def _elementwise(
 
 
 def of_byte(made: OneByte, keys: Keys) -> Value:
-    """The value that a function gives."""
+    """The value that a function gives. Channels that have one table need none each, so that it may be moved."""
+    made = OneByte(made.base, without_repeats(made.table))
     table = made.table
     size = max(float(np.abs(table).max(initial=1)), 1) * MOST_SIZE_OF_BYTE
     return Value(lambda: plain(made.elements(keys)), int(table.min()), int(table.max()), size, 2, made)

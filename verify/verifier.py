@@ -42,8 +42,9 @@ def verify(
 ) -> Certificate:
     """Prove the programs of ``model`` equal to its packed graph, and that to ``integer``, its graph at stage "integer".
 
-    Without ``integer`` only the first. ``seed``: drawn anew by default, which is what makes a certificate worth
-    something against whoever made the program. ``repeat``: times with other random numbers; chances of error multiply.
+    Without ``integer`` only the first; its tensors may be packed. ``seed``: drawn anew by default, which is what makes
+    a certificate worth something against whoever made the program. ``repeat``: times with other random numbers; chances
+    of error multiply.
     VerifyError for a model without programs or without its graph.
     """
     if repeat < 1:
@@ -303,7 +304,7 @@ def _outputs(module: Module, context: Context) -> dict[str, Elements]:
     main, keys = module.main, context.keys
     inputs: list[Value] = []
     for param in main.params:
-        atoms = keys.atoms(param.type.shape, "input", param.name)
+        atoms = keys.atoms(_held_shape(param.type.shape), "input", param.name)
         inputs.append(bytes_value(atoms) if param.type.dtype == "int8" else known(atoms))
     results = evaluated(main, inputs, context)
     return dict(zip(main.output_names, (each.elements(keys) for each in results), strict=True))

@@ -1,0 +1,289 @@
+"""Faults planted in the accelerator's compiler, and who finds them without any input: proofs of random models.
+
+A reference process compiles and proves models of every form (`certificate_forms`), and notes which lines of the
+compiler each of them runs. Then, in a copy of the package with one fault, the models that run the changed line are
+compiled and proved until one of them finds it. What becomes another program and is proved runs on the functional
+simulator as well, with random inputs: a fault that it shows is one that the certificate has missed.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import weft
+from weft.benchmarks.campaigns.certificate_forms import Case, all_cases, case_of
+from weft.benchmarks.common import Record
+from weft.compiler.graph import evaluate
+from weft.content import content_digest
+from weft.tests.mutation.mutants import MUTANTS, Mutant
+from weft.tests.mutation.runner import copy_package, mutated_source
+from weft.verify import verify
+
+ROOT = Path(weft.__file__).parent
+COMPILER = "compiler/targets/accel/"
+
+NOT_MUTATED = ("check.py", "check_at_once.py", "cost/")
+"""Parts of the compiler that decide nothing of what a program computes: the checker, and estimates of cost."""
+
+SECONDS_AT_MOST = 600
+"""For what is compiled and proved with a mutant."""
+
+SAME_AT_MOST, OTHER_AT_MOST = 60, 10
+"""Models, the quickest first, that a mutant is tried on: of those that stay the same, and of those that become other
+programs, which are proved."""
+
+
+class Found(StrEnum):
+    """What became of a fault, the worst first."""
+
+    MISSED = "missed: fsim shows it"
+    PROOF = "the proof"
+    COMPILER = "the compiler itself"
+    OTHER = "nobody: other programs, proved and equal on fsim"
+    SAME = "nobody: the same programs"
+    NOT_RUN = "nobody: no model runs the line"
+
+
+FINDS = (Found.PROOF, Found.COMPILER)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A model of the reference run: its content, the CPU seconds that it takes, and the lines that it runs, by file."""
+
+    form: str
+    seed: int
+    digest: str
+    seconds: float
+    lines: Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``case``: the model that shows it; ``tried``: how many models were compiled."""
+
+    found: Found
+    case: str = ""
+    text: str = ""
+    tried: int = 0
+
+
+def able() -> list[Mutant]:
+    """Faults in what decides what a program computes."""
+    return [
+        mutant for mutant in MUTANTS
+        if mutant.path.startswith(COMPILER) and not mutant.path.removeprefix(COMPILER).startswith(NOT_MUTATED)
+    ]  # fmt: skip
+
+
+def measure_mutants(names: Sequence[str], seeds: int) -> tuple[list[Record], bool]:
+    """``names``: of mutants, all if empty. ``seeds``: models of each form."""
+    chosen = [mutant for mutant in able() if not names or mutant.name in names]
+    outcomes: dict[str, Outcome] = {}
+    with tempfile.TemporaryDirectory(prefix="weft-certificates-") as folder:
+        package = Path(folder) / "weft"
+        copy_package(package, ("tests/verify",))
+        tried = [Tried(**each) for each in _worker(package, ["--reference", str(seeds)])]
+        print(f"{len(tried)} models in {sum(each.seconds for each in tried):.0f} CPU s", flush=True)
+        for mutant in chosen:
+            outcome = outcomes[mutant.name] = outcome_of(package, mutant, tried)
+            by = f" ({outcome.case})" if outcome.case else ""
+            print(f"{mutant.path.removeprefix(COMPILER)} {mutant.name}: {outcome.found}{by}", flush=True)
+            if outcome.found is Found.MISSED:
+                print(f"    {outcome.text}", flush=True)
+    what = "faults in the compiler"
+    records = [Record("several", what, "planted", len(chosen))]
+    for kind in Found:
+        number = sum(each.found is kind for each in outcomes.values())
+        records.append(Record("several", what, kind.value, number, 0 if kind is Found.MISSED else None))
+    return records, any(each.found is Found.MISSED for each in outcomes.values())
+
+
+def outcome_of(package: Path, mutant: Mutant, tried: Sequence[Tried]) -> Outcome:
+    source = package / mutant.path
+    before = source.read_text()
+    lines = changed_lines(before, mutant.old)
+    run = [each for each in tried if lines is None or lines & set(each.lines.get(mutant.path, ()))]
+    if not run:
+        return Outcome(Found.NOT_RUN)
+    run.sort(key=lambda each: each.seconds)
+    cases = package.parent / "cases.json"
+    cases.write_text(json.dumps([(each.form, each.seed, each.digest) for each in run[:SAME_AT_MOST]]))
+    source.write_text(mutated_source(mutant, package))
+    try:
+        made = _worker(package, ["--cases", str(cases)])
+    finally:
+        source.write_text(before)
+    return Outcome(**(made | {"found": Found(made["found"])}))
+
+
+def _worker(package: Path, arguments: Sequence[str]) -> Any:
+    """What a process says that has the package in a folder; that it stopped is found by the compiler."""
+    result = package.parent / "result.json"
+    result.unlink(missing_ok=True)
+    command = [sys.executable, "-P", "-m", "weft.benchmarks.campaigns.certificate_mutants", *arguments]
+    environment = os.environ | {
+        "PYTHONPATH": str(package.parent), "WEFT_CACHE": str(package.parent / "cache"), "OPENBLAS_NUM_THREADS": "1",
+    }  # fmt: skip
+    try:
+        done = subprocess.run(
+            [*command, "--result", str(result)], env=environment, cwd=package.parent, capture_output=True, text=True,
+            check=False, timeout=None if "--reference" in arguments else SECONDS_AT_MOST,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return asdict(Outcome(Found.COMPILER, text=f"no end within {SECONDS_AT_MOST} s"))
+    if not result.exists():
+        if "--reference" in arguments:
+            raise SystemExit(done.stderr)
+        return asdict(Outcome(Found.COMPILER, text=done.stderr[-300:]))
+    return json.loads(result.read_text())
+
+
+def changed_lines(source: str, old: str) -> set[int] | None:
+    """The lines whose running runs a text that is to be changed: those of the statement around it. None for what is
+    run when the module is imported."""
+    first = source[: source.index(old)].count("\n") + 1
+    last = first + old.rstrip("\n").count("\n")
+    lines: set[int] | None = None
+    smallest = len(source)
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        for node in ast.walk(function):
+            if not isinstance(node, ast.stmt) or node is function:
+                continue
+            begin, end = node.lineno, node.end_lineno or node.lineno
+            if begin <= last and first <= end and end - begin < smallest and begin <= first:
+                lines, smallest = set(range(begin, end + 1)), end - begin
+    return lines
+
+
+# In the process with the fault
+
+
+def digest_of(case: Case) -> str:
+    """What stands for all that is compiled and proved."""
+    model, witness = case.model, case.model.witness
+    parts = [model.core, model.steps] if witness is None else [model.core, model.steps, witness.text]
+    return content_digest(*parts)
+
+
+def reference(seeds: int) -> Iterator[Tried]:
+    """Models that are proved, each with its lines."""
+    for form, seed in all_cases(range(seeds)):
+        began = time.process_time()
+        with Lines() as lines:
+            case = case_of(form, seed)
+        if case is None:
+            continue
+        if not verify(case.model, case.integer, seed=seed).proved:
+            print(f"{case.name} is not proved without any fault", file=sys.stderr)
+            continue
+        yield Tried(form, seed, digest_of(case), time.process_time() - began, lines.found)
+
+
+class Lines:
+    """Which lines of the accelerator's compiler run in a block, by file."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, list[int]] = {}
+
+    def __enter__(self) -> Lines:
+        begin = str(ROOT / COMPILER)
+        found: dict[str, set[int]] = {}
+
+        def of_frame(frame: FrameType, event: str, _: object) -> Any:
+            if not frame.f_code.co_filename.startswith(begin):
+                return None
+            lines = found.setdefault(frame.f_code.co_filename, set())
+
+            def of_line(frame: FrameType, event: str, _: object) -> Any:
+                if event == "line":
+                    lines.add(frame.f_lineno)
+                return of_line
+
+            return of_line
+
+        self._sets = found
+        sys.settrace(of_frame)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+        self.found = {str(Path(path).relative_to(ROOT)): sorted(lines) for path, lines in self._sets.items()}
+
+
+def judged(cases: Sequence[tuple[str, int, str]]) -> Outcome:
+    """The first case that shows a fault, or what became of all."""
+    worst, others, number = Outcome(Found.SAME), 0, 0
+    for number, (form, seed, digest) in enumerate(cases, 1):
+        name = f"{form} {seed}"
+        try:
+            case = case_of(form, seed)
+        except Exception as error:
+            return Outcome(Found.COMPILER, name, f"{type(error).__name__}: {error}"[:300], number)
+        if case is None:
+            return Outcome(Found.COMPILER, name, "refused, or left to the host", number)
+        if digest_of(case) == digest:
+            continue
+        certificate = verify(case.model, case.integer, seed=seed)
+        if not certificate.proved:
+            return Outcome(Found.PROOF, name, str(certificate.alarms[0])[:600], number)
+        difference = difference_on_fsim(case, seed)
+        if difference:
+            return Outcome(Found.MISSED, name, difference, number)
+        worst = Outcome(Found.OTHER, name)
+        others += 1
+        if others == OTHER_AT_MOST:
+            break
+    return replace(worst, tried=number)
+
+
+def difference_on_fsim(case: Case, seed: int) -> str:
+    """Where the model differs from its integer graph for random inputs; empty where it does not."""
+    generator = np.random.default_rng(seed)
+    values = {}
+    for spec in case.model.inputs:
+        if spec.dtype.startswith("float"):
+            values[spec.name] = generator.normal(0, 3, spec.shape).astype(spec.dtype)
+        else:
+            ends = np.iinfo(spec.dtype)
+            values[spec.name] = generator.integers(ends.min, ends.max + 1, spec.shape).astype(spec.dtype)
+    try:
+        found = weft.load(case.model, "fsim").run(values)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:300]
+    for name, wanted in evaluate(case.integer, values).items():
+        if not np.array_equal(found[name], wanted, equal_nan=wanted.dtype.kind == "f"):
+            return f"output {name!r} differs in {int((found[name] != wanted).sum())} elements"
+    return ""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """``--reference`` SEEDS or ``--cases`` FILE, and ``--result`` FILE."""
+    warnings.simplefilter("ignore")
+    given = dict(zip(arguments[::2], arguments[1::2], strict=True))
+    made: Any
+    if "--reference" in given:
+        made = [asdict(each) for each in reference(int(given["--reference"]))]
+    else:
+        made = asdict(judged(json.loads(Path(given["--cases"]).read_text())))
+    Path(given["--result"]).write_text(json.dumps(made))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
