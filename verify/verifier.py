@@ -31,6 +31,7 @@ from .integer_operators import Context
 from .keyed import Keys, fresh_seed
 from .layout import in_memory_order, packed_place, plain_shape
 from .machine import Machine
+from .residents import resident_alarms, spoiled_alarms
 from .values import Value, bytes_value, known
 from .window import Window
 
@@ -96,6 +97,7 @@ class _Verification:
         keys = Keys(self.seed)
         self._timed("graph", lambda: wanted.update(self._wanted(keys)))
         self._timed("program", lambda: self._programs(wanted, keys))
+        self.alarms += resident_alarms(self.model, self.module, self.names, keys)
         self.hashed.append(keys.made)
         self.alarms = with_counterexamples(self.model, self.module, self.names, self.alarms)
         hosts = [step for step in self.model.steps if isinstance(step, HostStep)]
@@ -177,6 +179,7 @@ class _Verification:
             self._program(number, step, core, window, keys, wanted, made)
             made |= set(step.outputs)
             number += 1
+        self.alarms += spoiled_alarms(self.model, window, wanted)
         lacking = [spec.name for spec in self.model.outputs if spec.name not in made]
         if lacking:
             self.alarms.append(Alarm("program", "", lacking[0], "no step makes this output"))

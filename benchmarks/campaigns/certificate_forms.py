@@ -37,6 +37,7 @@ from weft.tests.compiler.targets.accel.operators import test_depthwise_mode, tes
 from weft.tests.compiler.targets.accel.passes import test_numbers_of_rows, test_order_of_bytes
 from weft.tests.compiler.targets.accel.quantised_layers import layer, module_of, quantised, variable
 from weft.tests.compiler.targets.accel.test_random_shapes import KINDS, OF_ROWS, POINTWISE, Layer
+from weft.tests.runtime import test_residents
 
 RANDOM_CORES = 20
 """Cores of the simulators' campaign, beside the named ones."""
@@ -336,6 +337,12 @@ def of_litert(draw: random.Random) -> Case:
     return of_file(draw, case.name, case.model, drawn_core(draw))
 
 
+def session(draw: random.Random) -> Case:
+    """A decoder, whose states stay in the core's memory."""
+    core = drawn_core(draw, TINY, PYNQ, *kernels.CONFIGS)
+    return of_file(draw, "session", test_residents.decoder(draw.randint(1, 2)), core)
+
+
 def of_file(draw: random.Random, name: str, source: Any, core: CoreConfig) -> Case:
     model = _compiled(source, drawn_options(draw, core))
     return Case(name, model, integer_graph(source, model))
@@ -351,8 +358,9 @@ FORMS: dict[str, Callable[[random.Random], Case]] = {
     "layer": random_layer, "depthwise": depthwise_layer, "first": first_layer, "sparse": sparse_layer, "chain": chain,
     "tuned": tuned, "moved": moved, "concatenated": concatenated, "bent": bent, "gated": gated, "blocks": blocks,
     "codes": codes, "rows": rows, "row elsewhere": row_elsewhere, "formed": formed, "litert": of_litert,
+    "session": session,
 }  # fmt: skip
-SELDOM = {"litert": 10, "blocks": 3, "formed": 2}
+SELDOM = {"litert": 10, "session": 5, "blocks": 3, "formed": 2}
 """One of so many seeds, of forms that take long."""
 
 

@@ -1,37 +1,37 @@
 """Faults planted in the accelerator's compiler, and who finds them without any input: proofs of random models.
 
 A reference process compiles and proves models of every form (`certificate_forms`), and notes which lines of the
-compiler each of them runs. Then, in a copy of the package with one fault, the models that run the changed line are
-compiled and proved until one of them finds it. What becomes another program and is proved runs on the functional
-simulator as well, with random inputs: a fault that it shows is one that the certificate has missed.
+compiler each of them runs. Then, in a process with one fault, the models that run the changed line are compiled and
+proved until one of them finds it. What becomes another program and is proved runs on the functional simulator as well,
+with random inputs: a fault that it shows is one that the certificate has missed.
 """
 
 from __future__ import annotations
 
 import ast
-import json
-import os
-import subprocess
+import importlib
+import multiprocessing
 import sys
-import tempfile
 import time
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import weft
 from weft.benchmarks.campaigns.certificate_forms import Case, all_cases, case_of
+from weft.benchmarks.campaigns.in_memory import planted
 from weft.benchmarks.common import Record
 from weft.compiler.graph import evaluate
 from weft.content import content_digest
 from weft.tests.mutation.mutants import MUTANTS, Mutant
-from weft.tests.mutation.runner import copy_package, mutated_source
+from weft.tests.mutation.runner import mutated_source
 from weft.verify import verify
+
+Result = TypeVar("Result")
 
 ROOT = Path(weft.__file__).parent
 COMPILER = "compiler/targets/accel/"
@@ -56,9 +56,7 @@ class Found(StrEnum):
     OTHER = "nobody: other programs, proved and equal on fsim"
     SAME = "nobody: the same programs"
     NOT_RUN = "nobody: no model runs the line"
-
-
-FINDS = (Found.PROOF, Found.COMPILER)
+    NOT_PLANTED = "not planted: it changes what is done at an import"
 
 
 @dataclass(frozen=True)
@@ -93,64 +91,72 @@ def able() -> list[Mutant]:
 def measure_mutants(names: Sequence[str], seeds: int) -> tuple[list[Record], bool]:
     """``names``: of mutants, all if empty. ``seeds``: models of each form."""
     chosen = [mutant for mutant in able() if not names or mutant.name in names]
-    outcomes: dict[str, Outcome] = {}
-    with tempfile.TemporaryDirectory(prefix="weft-certificates-") as folder:
-        package = Path(folder) / "weft"
-        copy_package(package, ("tests/verify",))
-        tried = [Tried(**each) for each in _worker(package, ["--reference", str(seeds)])]
-        print(f"{len(tried)} models in {sum(each.seconds for each in tried):.0f} CPU s", flush=True)
-        for mutant in chosen:
-            outcome = outcomes[mutant.name] = outcome_of(package, mutant, tried)
-            by = f" ({outcome.case})" if outcome.case else ""
-            print(f"{mutant.path.removeprefix(COMPILER)} {mutant.name}: {outcome.found}{by}", flush=True)
-            if outcome.found is Found.MISSED:
-                print(f"    {outcome.text}", flush=True)
+    tried = reference_run(seeds)
+    print(f"{len(tried)} models in {sum(each.seconds for each in tried):.0f} CPU s", flush=True)
+    outcomes: list[Outcome] = []
+    for mutant in chosen:
+        outcome = outcome_of(mutant, tried)
+        outcomes.append(outcome)
+        by = f" ({outcome.case})" if outcome.case else ""
+        print(f"{mutant.path.removeprefix(COMPILER)} {mutant.name}: {outcome.found}{by}", flush=True)
+        if outcome.found is Found.MISSED:
+            print(f"    {outcome.text}", flush=True)
     what = "faults in the compiler"
     records = [Record("several", what, "planted", len(chosen))]
     for kind in Found:
-        number = sum(each.found is kind for each in outcomes.values())
+        number = sum(each.found is kind for each in outcomes)
         records.append(Record("several", what, kind.value, number, 0 if kind is Found.MISSED else None))
-    return records, any(each.found is Found.MISSED for each in outcomes.values())
+    return records, any(each.found is Found.MISSED for each in outcomes)
 
 
-def outcome_of(package: Path, mutant: Mutant, tried: Sequence[Tried]) -> Outcome:
-    source = package / mutant.path
-    before = source.read_text()
-    lines = changed_lines(before, mutant.old)
+def reference_run(seeds: int) -> list[Tried]:
+    """The models that there are without a fault. In a process of its own, since a process compiles equal functions
+    once; afterwards this one has imported all that compiling imports."""
+    for path in (ROOT / COMPILER).rglob("*.py"):
+        importlib.import_module(".".join((weft.__name__, *path.relative_to(ROOT).with_suffix("").parts)))
+    found = _forked(lambda: (list(reference(seeds)), [*sys.modules]), None)
+    if found is None:
+        raise SystemExit("the reference run has stopped")
+    tried, modules = found
+    for name in modules:
+        if name.startswith(f"{weft.__name__}.") or "." not in name:
+            importlib.import_module(name)
+    return tried
+
+
+def outcome_of(mutant: Mutant, tried: Sequence[Tried]) -> Outcome:
+    """What becomes of a fault, in a process of its own."""
+    source = (ROOT / mutant.path).read_text()
+    lines = changed_lines(source, mutant.old)
     run = [each for each in tried if lines is None or lines & set(each.lines.get(mutant.path, ()))]
     if not run:
         return Outcome(Found.NOT_RUN)
     run.sort(key=lambda each: each.seconds)
-    cases = package.parent / "cases.json"
-    cases.write_text(json.dumps([(each.form, each.seed, each.digest) for each in run[:SAME_AT_MOST]]))
-    source.write_text(mutated_source(mutant, package))
+    cases = [(each.form, each.seed, each.digest) for each in run[:SAME_AT_MOST]]
+
+    def work() -> Outcome:
+        if not planted(str(ROOT / mutant.path), source, mutated_source(mutant, ROOT)):
+            return Outcome(Found.NOT_PLANTED)
+        return judged(cases)
+
+    found = _forked(work, SECONDS_AT_MOST)
+    return Outcome(Found.COMPILER, text="it stops, or does not end") if found is None else found
+
+
+def _forked(work: Callable[[], Result], seconds: float | None) -> Result | None:
+    """What ``work`` gives in a copy of this process; None where that dies, or takes longer."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=lambda: sender.send(work()))
+    process.start()
+    sender.close()
     try:
-        made = _worker(package, ["--cases", str(cases)])
+        return receiver.recv() if receiver.poll(seconds) else None  # type: ignore[no-any-return]
+    except EOFError:
+        return None
     finally:
-        source.write_text(before)
-    return Outcome(**(made | {"found": Found(made["found"])}))
-
-
-def _worker(package: Path, arguments: Sequence[str]) -> Any:
-    """What a process says that has the package in a folder; that it stopped is found by the compiler."""
-    result = package.parent / "result.json"
-    result.unlink(missing_ok=True)
-    command = [sys.executable, "-P", "-m", "weft.benchmarks.campaigns.certificate_mutants", *arguments]
-    environment = os.environ | {
-        "PYTHONPATH": str(package.parent), "WEFT_CACHE": str(package.parent / "cache"), "OPENBLAS_NUM_THREADS": "1",
-    }  # fmt: skip
-    try:
-        done = subprocess.run(
-            [*command, "--result", str(result)], env=environment, cwd=package.parent, capture_output=True, text=True,
-            check=False, timeout=None if "--reference" in arguments else SECONDS_AT_MOST,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return asdict(Outcome(Found.COMPILER, text=f"no end within {SECONDS_AT_MOST} s"))
-    if not result.exists():
-        if "--reference" in arguments:
-            raise SystemExit(done.stderr)
-        return asdict(Outcome(Found.COMPILER, text=done.stderr[-300:]))
-    return json.loads(result.read_text())
+        process.kill()
+        process.join()
 
 
 def changed_lines(source: str, old: str) -> set[int] | None:
@@ -260,9 +266,11 @@ def difference_on_fsim(case: Case, seed: int) -> str:
     for spec in case.model.inputs:
         if spec.dtype.startswith("float"):
             values[spec.name] = generator.normal(0, 3, spec.shape).astype(spec.dtype)
-        else:
+        elif spec.dtype in ("int8", "uint8", "int16"):
             ends = np.iinfo(spec.dtype)
             values[spec.name] = generator.integers(ends.min, ends.max + 1, spec.shape).astype(spec.dtype)
+        else:  # numbers of tokens or places
+            values[spec.name] = generator.integers(0, 2, spec.shape).astype(spec.dtype)
     try:
         found = weft.load(case.model, "fsim").run(values)
     except Exception as error:
@@ -271,19 +279,3 @@ def difference_on_fsim(case: Case, seed: int) -> str:
         if not np.array_equal(found[name], wanted, equal_nan=wanted.dtype.kind == "f"):
             return f"output {name!r} differs in {int((found[name] != wanted).sum())} elements"
     return ""
-
-
-def main(arguments: Sequence[str]) -> None:
-    """``--reference`` SEEDS or ``--cases`` FILE, and ``--result`` FILE."""
-    warnings.simplefilter("ignore")
-    given = dict(zip(arguments[::2], arguments[1::2], strict=True))
-    made: Any
-    if "--reference" in given:
-        made = [asdict(each) for each in reference(int(given["--reference"]))]
-    else:
-        made = asdict(judged(json.loads(Path(given["--cases"]).read_text())))
-    Path(given["--result"]).write_text(json.dumps(made))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

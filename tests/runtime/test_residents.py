@@ -12,7 +12,7 @@ import pytest
 import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.compiler.graph import Array
+from weft.compiler.graph import Array, Module
 from weft.compiler.model import CompiledModel, HostStep, Resident
 from weft.examples.story.network import Size, cached_module, training_module
 from weft.runtime.artifact import from_bytes, to_bytes
@@ -27,8 +27,8 @@ TOKENS = np.random.default_rng(0).integers(0, SIZE.tokens, 40).tolist()
 
 
 @cache
-def compiled(core: str = "tiny", length: int = 1) -> CompiledModel:
-    """A decoder in 8 bits with an int8 cache."""
+def decoder(length: int = 1) -> Module:
+    """In 8 bits, with an int8 cache."""
     parameters = weft.train.initialised(training_module(SIZE, {}, 1, 1)[1], seed=3)
     module = cached_module(SIZE, parameters, length)
     plan = weft.quantise.plan(module)
@@ -39,8 +39,12 @@ def compiled(core: str = "tiny", length: int = 1) -> CompiledModel:
         for number in range(4)
     ]  # fmt: skip
     ranges = weft.quantise.calibrate(plan, seen, symmetric_products=True)
-    eight = weft.quantise.eight_bit_states(weft.quantise.quantised(plan, ranges))
-    model = weft.compile(eight, core)
+    return weft.quantise.eight_bit_states(weft.quantise.quantised(plan, ranges))
+
+
+@cache
+def compiled(core: str = "tiny", length: int = 1) -> CompiledModel:
+    model = weft.compile(decoder(length), core)
     assert isinstance(model, CompiledModel)
     return model
 

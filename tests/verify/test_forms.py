@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import os
+import time
 from pathlib import Path
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from weft.benchmarks.campaigns import certificate_mutants as campaign
 from weft.benchmarks.campaigns.certificate_forms import FORMS, SELDOM, Case, all_cases, case_of
 from weft.benchmarks.campaigns.certificate_mutants import Found, Lines, changed_lines, digest_of, judged
+from weft.benchmarks.campaigns.in_memory import planted
 from weft.compiler.targets.accel.operators import packed_layout
 from weft.compiler.targets.accel.passes.pack_layout import pack_function
 from weft.tests.mutation.mutants import Mutant
@@ -129,16 +132,66 @@ def test_lines_that_run_are_noted() -> None:
     assert not any(path.startswith("compiler/graph") for path in lines.found)
 
 
-def test_a_fault_that_no_model_runs_is_named(tmp_path: Path) -> None:
-    package = tmp_path / "weft"
-    package.mkdir()
-    (package / "x.py").write_text("def f():\n    return 1\n")
-    mutant = Mutant("name", "x.py", "kind", "return 1", "return 2")
-    tried = campaign.Tried("layer", 0, "", 0.1, {"x.py": [1]})
-    assert campaign.outcome_of(package, mutant, [tried]).found is Found.NOT_RUN
+def mutant(path: str, old: str, new: str) -> Mutant:
+    return Mutant("name", path, "kind", old, new)
 
 
-def test_a_process_answers_with_what_became_of_its_cases(tmp_path: Path, cases: list[tuple[str, int, str]]) -> None:
-    (tmp_path / "cases.json").write_text(json.dumps(cases[:1]))
-    campaign.main(["--cases", str(tmp_path / "cases.json"), "--result", str(tmp_path / "result.json")])
-    assert json.loads((tmp_path / "result.json").read_text())["found"] == Found.SAME
+LAYOUT = "compiler/targets/accel/operators/packed_layout.py"
+TURNED = mutant(LAYOUT, "split.transpose(0, 2, 4, 3, 5, 1)", "split.transpose(0, 2, 4, 5, 3, 1)")
+
+
+def test_a_fault_that_no_model_runs_is_named() -> None:
+    tried = campaign.Tried("layer", 0, "", 0.1, {LAYOUT: [1]})
+    assert campaign.outcome_of(TURNED, [tried]).found is Found.NOT_RUN
+
+
+def test_a_fault_is_planted_in_a_process_of_its_own() -> None:
+    """A copy of this one has it, and this one has not."""
+    digest = campaign._forked(lambda: digest_of(made("depthwise", 102)), None)
+    lines = changed_lines((campaign.ROOT / LAYOUT).read_text(), TURNED.old)
+    assert digest
+    assert lines
+    tried = campaign.Tried("depthwise", 102, digest, 0.1, {LAYOUT: [*lines]})
+    assert campaign.outcome_of(TURNED, [tried]).found is Found.PROOF
+    assert judged([("depthwise", 102, digest)]).found is Found.SAME
+
+
+def test_what_is_done_at_an_import_cannot_be_planted() -> None:
+    tried = campaign.Tried("layer", 0, "", 0.1, {})
+    other = mutant("compiler/targets/accel/operators/moves.py", "_LARGEST = 127", "_LARGEST = 126")
+    assert campaign.outcome_of(other, [tried]).found is Found.NOT_PLANTED
+
+
+def test_a_process_that_dies_or_does_not_end_gives_nothing() -> None:
+    assert campaign._forked(lambda: 1, None) == 1
+    assert campaign._forked(lambda: os._exit(3), None) is None
+    assert campaign._forked(lambda: time.sleep(60), 0.05) is None
+
+
+def test_functions_of_any_kind_get_other_code(tmp_path: Path) -> None:
+    source = """
+from functools import cached_property, lru_cache
+class A:
+    @cached_property
+    def x(self):
+        return [n + 1 for n in range(3)]
+    @staticmethod
+    def y():
+        return 1
+@lru_cache
+def z():
+    return 1
+def rule(f):
+    return lambda: f() + 1
+w = rule(lambda: 1)
+"""
+    (tmp_path / "changed_module.py").write_text(source)
+    space: dict[str, Any] = {}
+    path = str(tmp_path / "changed_module.py")
+    exec(compile(source, path, "exec", dont_inherit=True), space)
+    assert not planted(path, source, source)
+    assert not planted(path, source, source.replace("w = rule", "v = rule"))
+    for old, new in (("n + 1", "n + 2"), ("y():\n        return 1", "y():\n        return 2"), ("f() + 1", "f() + 9")):
+        assert planted(path, source, source.replace(old, new))
+    assert planted(path, source, source.replace("z():\n    return 1", "z():\n    return 2"))
+    assert (space["A"]().x, space["A"].y(), space["z"](), space["w"]()) == ([2, 3, 4], 2, 2, 10)
