@@ -75,6 +75,9 @@ theme:
       primary: blue grey
       toggle: {{icon: material/weather-sunny, name: Light}}
 plugins: [search, offline]
+extra:
+  polyfills: [iframe-worker.js]  # the theme's own would be fetched from the network
+extra_css: [weft.css]
 validation:
   omitted_files: warn
   unrecognized_links: warn
@@ -126,6 +129,16 @@ def _link(link: re.Match[str], place: str, page: str, home: Mapping[str, str]) -
     return f"{words} (`{source}`)"
 
 
+def titled(text: str) -> str:
+    """With the title of a page where a link shows its file's name: a reader of the site knows pages by their titles."""
+
+    def title(link: re.Match[str]) -> str:
+        page = next((path for path in (DOCS / link[1], DOCS / "tutorials" / link[1]) if path.exists()), None)
+        return link[0] if page is None else f"[{page.read_text().partition(chr(10))[0].lstrip('# ')}]"
+
+    return re.sub(r"\[`?([\w-]+\.md)`?\](?=\()", title, text)
+
+
 def _way(page: str, target: str) -> str:
     """From one page of the site to another."""
     return "../" * page.count("/") + target
@@ -135,6 +148,7 @@ def write_pages(folder: Path) -> None:
     """All pages and pictures as MkDocs reads them."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(DOCS / "pictures", folder / "pictures")
+    shutil.copytree(DOCS / "theme", folder, dirs_exist_ok=True)
     home = {f"docs/{page}": page for page in in_docs()} | {source: name for name, source in COPIED.items()}
     for source, page in home.items():
         _write(folder / page, rewritten((ROOT / source).read_text(), page, home))
@@ -146,7 +160,7 @@ def write_pages(folder: Path) -> None:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_lists_apart(text))
+    path.write_text(_lists_apart(titled(text)))
 
 
 def _lists_apart(text: str) -> str:
@@ -170,8 +184,16 @@ def nav_lines() -> Iterator[str]:
         yield from (f"      - {page}" for page in pages)
 
 
+def fetched(site: Path) -> set[str]:
+    """What the pages of a site would load from elsewhere when they are opened: scripts, styles, pictures."""
+    sources = re.compile(
+        r"""<(?:script|img|iframe|link[^>]*rel="?stylesheet"?)\b[^>]*?(?:src|href)="?(https?:)?(//[^\s">]+)"""
+    )
+    return {found[2] for page in site.rglob("*.html") for found in sources.finditer(page.read_text())}
+
+
 def main(arguments: list[str]) -> int:
-    """Write pages, then the site, into a folder; the exit status of MkDocs."""
+    """Write pages, then the site, into a folder; the exit status of MkDocs, or 1 where pages need a network."""
     folder = Path(arguments[0] if arguments else "build/manual").resolve()
     write_pages(folder / "pages")
     config = folder / "mkdocs.yml"
@@ -180,6 +202,9 @@ def main(arguments: list[str]) -> int:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", str(config)]
     quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}  # an announcement of MkDocs' own
     status = subprocess.run(command, check=False, env=quiet).returncode
+    if not status and (strangers := fetched(folder / "site")):
+        print(f"pages would fetch {', '.join(sorted(strangers))} from the network", file=sys.stderr)
+        return 1
     if not status:
         print(f"wrote {folder / 'site' / 'index.html'}")
     return status

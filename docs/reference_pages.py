@@ -39,7 +39,12 @@ def pictures() -> dict[str, str]:
 def commands() -> str:
     """``weft`` and all that it has, with options."""
     typer.main.get_command(app)
-    lines = ["# Commands", "", "Made from the commands themselves; `weft COMMAND --help` prints the same.", ""]
+    lines = ["# Commands", "", "What each command takes. `weft COMMAND --help` prints the same:", ""]
+    lines += [
+        "    weft compile --help",
+        "    weft run model.onnx --target cpu --threads 2     # an argument and two options",
+        "",
+    ]
     for name in PARTS:
         lines += _command(loaded(name), f"weft {name}")
     return "\n".join(lines)
@@ -62,7 +67,12 @@ def _command(command: Any, path: str) -> list[str]:
 
 def python() -> str:
     """What ``import weft`` offers."""
-    lines = ["# Python", "", "All names of `weft`, with what their docstrings say.", ""]
+    lines = ["# Python", "", "All names of `weft`, with what their docstrings say. Most programs need two of them:", ""]
+    lines += [
+        "    model = weft.compile('model.onnx', target='cpu')",
+        "    outputs = weft.load(model).run({'image': image})",
+        "",
+    ]
     for name in weft.__all__:
         value = getattr(weft, name)
         if name.startswith("_") or inspect.ismodule(value):
@@ -112,7 +122,8 @@ def _comments(kind: type) -> dict[str, str]:
 
 def targets() -> str:
     """Options and passes of each target."""
-    lines = ["# Targets and passes", "", "What `--target` takes, its options, and its passes in their order.", ""]
+    lines = ["# Targets and passes", "", "What `--target` takes, its options, and its passes in their order:", ""]
+    lines += ["    weft compile model.onnx --target accel --vthreads 1     # a target, and an option of it", ""]
     job = Job(measure=program_cycles)  # as weft.compile has it
     for name in target_names():
         target = find_target(name)

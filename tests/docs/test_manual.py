@@ -19,6 +19,7 @@ from weft.compiler.targets.cpu.intrinsics import KINDS
 from weft.compiler.tensor import Schedule
 from weft.hw.config import NAMED
 from weft.hw.isa import Opcode, instruction_layout
+from weft.tests.browser import shown_by_browser
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -168,3 +169,46 @@ def test_the_first_example_of_the_integer_contract_is_right() -> None:
 def test_lists_are_apart_from_the_text_above_but_not_inside_code(manual: ModuleType) -> None:
     assert manual._lists_apart("text\n- a\n- b") == "text\n\n- a\n- b\n"
     assert manual._lists_apart("```\ntext\n- a\n```") == "```\ntext\n- a\n```\n"
+
+
+def test_a_link_that_shows_the_name_of_a_file_shows_the_title_of_its_page(manual: ModuleType) -> None:
+    assert manual.titled("see [isa.md](../isa.md#a)") == "see [The instruction set](../isa.md#a)"
+    assert manual.titled("[`01-core.md`](01-core.md)") == "[1. The core in ten minutes](01-core.md)"
+    for other in ("[this](isa.md)", "[none.md](none.md)", "isa.md", "[isa.md]"):
+        assert manual.titled(other) == other
+
+
+SPEAKER = 'addEventListener("message", event => postMessage(["heard", event.data, self !== top]));'
+
+
+def test_the_search_of_a_site_that_is_opened_as_files_has_a_worker(tmp_path: Path) -> None:
+    """Browsers start no worker for such pages, so a frame runs the script of the search."""
+    (tmp_path / "speaker.js").write_text(SPEAKER)
+    shim = (DOCS / "theme" / "iframe-worker.js").as_uri()
+    probe = f"""
+      const worker = new Worker("{(tmp_path / "speaker.js").as_uri()}"), heard = [];
+      const all = new Promise(
+        done => worker.addEventListener("message", event => heard.push(event.data) === 2 && done()));
+      worker.postMessage({{query: "tensorize"}});
+      worker.postMessage(2);
+      await all;
+      return heard;
+    """
+    page = f'<html><head><script src="{shim}"></script></head><body></body></html>'
+    assert shown_by_browser(page, probe) == [["heard", {"query": "tensorize"}, True], ["heard", 2, True]]
+
+
+@pytest.mark.parametrize(
+    ("element", "strangers"),
+    [
+        ('<script src="https://example.org/a.js"></script>', {"//example.org/a.js"}),
+        ("<script src=//example.org/a.js></script>", {"//example.org/a.js"}),
+        ('<link rel="stylesheet" href="http://example.org/a.css">', {"//example.org/a.css"}),
+        ('<script src="../iframe-worker.js"></script><a href="https://example.org">read</a>', set()),
+    ],
+)
+def test_pages_fetch_nothing_from_elsewhere(
+    manual: ModuleType, tmp_path: Path, element: str, strangers: set[str]
+) -> None:
+    (tmp_path / "page.html").write_text(f"<html>{element}</html>")
+    assert manual.fetched(tmp_path) == strangers
