@@ -335,7 +335,7 @@ def main() -> int:
         parser.error(f"there is no part {min(parts - known)!r}")
     autograd = None if options.without_pytorch else pytorch()
     if autograd is None and not options.without_pytorch:
-        parser.error("PyTorch is not installed: pip install weft[bench], or --without-pytorch")
+        parser.error("PyTorch is not installed: pip install 'weft[bench]', or --without-pytorch")
 
     tally, started = Tally(), time.monotonic()
     if "rules" in parts:

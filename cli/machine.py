@@ -138,7 +138,7 @@ def _extras() -> Iterator[Check]:
         lacking = [name for name in names if not _is_installed(name)]
         text = ", ".join(names)
         if lacking:
-            yield Check(f"weft[{extra}]", OPTIONAL, text, f"pip install weft[{extra}]")
+            yield Check(f"weft[{extra}]", OPTIONAL, text, f"pip install 'weft[{extra}]'")
         else:
             yield Check(f"weft[{extra}]", "ok", text)
 

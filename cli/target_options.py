@@ -87,7 +87,8 @@ def _parameters(offered: tuple[tuple[str, type[Any]], ...]) -> list[inspect.Para
 
 
 def _parameter(field: Field[Any], kind: Any, targets: list[str]) -> inspect.Parameter:
-    text = f"{field.metadata['help']} Default: {field.default}. (target {', '.join(targets)})"
+    default = "" if field.default in ("", None) else f" Default: {field.default}."
+    text = f"{field.metadata['help']}{default} (target {', '.join(targets)})"
     simple = kind if kind in (bool, int, float) else str
     flags = (_flag(field.name), *field.metadata["short"]) if simple is not bool else ()
     choice: Any = simple | None

@@ -231,6 +231,18 @@ def test_every_folder_with_code_is_a_package_and_is_listed_in_pyproject() -> Non
     assert set(PACKAGES) == found, f"[tool.setuptools] packages: {set(PACKAGES) ^ found}"
 
 
+def test_what_the_packages_read_beside_their_code_is_installed_with_them() -> None:
+    """Pages, C++ sources and data: an installed package has of them what pyproject.toml names."""
+    patterns = PYPROJECT["tool"]["setuptools"]["package-data"]
+    folders = {name: ROOT.joinpath(*name.split(".")[1:]) for name in PACKAGES}
+    named = {path for name, each in patterns.items() for pattern in each for path in folders[name].glob(pattern)}
+    parts = [folders[name] for name in PACKAGES if name.count(".") == 1]
+    inside = {path for part in parts for path in part.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    beside = {path for path in inside if path.suffix not in (".py", ".md")}
+    assert len(beside) > 30
+    assert beside <= named, sorted(path.relative_to(ROOT).as_posix() for path in beside - named)
+
+
 def test_mypy_checks_every_part_of_the_package() -> None:
     settings = PYPROJECT["tool"]["mypy"]
     assert set(settings["packages"]) == {name for name in PACKAGES if name.count(".") == 1}

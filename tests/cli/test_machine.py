@@ -63,7 +63,7 @@ def test_an_extra_that_is_not_installed_is_named_with_its_command(
 ) -> None:
     monkeypatch.setattr("weft.cli.machine._is_installed", lambda package: package != "optuna")
     check = told(capsys)["weft[explore]"]
-    assert (check["state"], check["remedy"]) == ("not here", "pip install weft[explore]")
+    assert (check["state"], check["remedy"]) == ("not here", "pip install 'weft[explore]'")
 
 
 def test_a_processor_that_cannot_be_pretended_is_told(
