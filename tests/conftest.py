@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
+
+# Where an environment forbids bytecode, each worker rewrites the assertions of all tests (ten seconds of processor
+# time), and each process that a test starts compiles whatever it imports of the package (one second).
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # No deadline: one example may wait for the C++ compiler. A failure prints the line that repeats it.
 settings.register_profile("weft", deadline=None, print_blob=True)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,8 @@ def test_a_seed_below_zero_is_a_wrong_word(capfd: pytest.CaptureFixture[str]) ->
     assert "--seed" in capfd.readouterr().err
 
 
-def every_command() -> Iterator[tuple[list[str], Any]]:
+@cache
+def every_command() -> list[tuple[list[str], Any]]:
     """All commands, those of groups as well, with their words."""
 
     def below(words: list[str], command: Any) -> Iterator[tuple[list[str], Any]]:
@@ -71,8 +73,7 @@ def every_command() -> Iterator[tuple[list[str], Any]]:
         else:
             yield words, command
 
-    for name in PARTS:
-        yield from below([name], loaded(name))
+    return [found for name in PARTS for found in below([name], loaded(name))]
 
 
 READ = {

@@ -31,6 +31,8 @@ from weft.compiler.targets.loops.fusion import why_not_compiled
 
 from .graphs import RUN_ON
 
+EXAMPLES = all_samples()
+
 SPECIAL = (0, -0.0, 1, -1, 2, 3, 100, 0.5, -0.25, 1e30, np.inf, -np.inf, np.nan)
 STEPS = 20
 """By how many steps of their type floats may differ; sums are rounded in another order."""
@@ -43,7 +45,7 @@ added, where values are near the largest."""
 def samples(dtype: str) -> list[Call]:
     """A call of each operator that the loops know, about this type."""
     found = []
-    for calls in all_samples().values():
+    for calls in EXAMPLES.values():
         node = calls.get(dtype)
         if node is not None and not why_not_compiled(node):
             found.append(respan(node, Span((f"{node.op}",), f"{node.op}.{dtype}")))
