@@ -27,6 +27,7 @@ import weft
 from onnx import helper, numpy_helper
 from weft.benchmarks.common import print_table, processor
 from weft.compiler.targets.cpu.processor import host_target
+from weft.examples.precise import fastest_session, precise_session
 
 SHAPES = (
     "64x64x64", "128x128x128", "256x256x256", "384x384x384", "512x512x512", "768x768x768", "1024x1024x1024",
@@ -82,16 +83,17 @@ def compared(
     """Run a model of one operator on both engines in turns; SystemExit if their results differ."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = fastest_session(model.SerializeToString(), options)
     module = weft.load(weft.compile(model, target="cpu", threads=threads))
     (output,) = (value.name for value in session.get_outputs())
-    result = {output: np.zeros(session.run(None, inputs)[0].shape, np.float32)}
+    wanted = np.asarray(precise_session(model.SerializeToString()).run(None, inputs)[0], np.float64)
+    result = {output: np.zeros(wanted.shape, np.float32)}
     runs: dict[str, Run] = {
         "weft": lambda: module.run(inputs, result)[output],
         "onnxruntime": lambda: session.run(None, inputs)[0],
     }
-    mine, other = (np.asarray(run(), np.float64) for run in runs.values())
-    difference = float(np.abs(mine - other).max() / np.abs(other).max())
+    found = np.asarray(runs["weft"](), np.float64)
+    difference = float(np.abs(found - wanted).max() / np.abs(wanted).max())
     if difference > TOLERANCE:
         raise SystemExit(f"{name}: results differ by {difference:.1e}")
     repeats = max(3, min(200, int(2e8 / flops)))

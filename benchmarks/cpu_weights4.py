@@ -28,6 +28,7 @@ import weft
 from onnx import TensorProto, helper, numpy_helper
 from weft.benchmarks.common import Record, print_table, processor, write_json
 from weft.compiler.targets.cpu.processor import host_target
+from weft.examples.precise import fastest_session, precise_session
 
 Array = np.ndarray[Any, Any]
 
@@ -110,11 +111,10 @@ def timed(run: Callable[[], object], repeats: int) -> float:
     return best
 
 
-def engines(shape: Shape, rows: int, block: int, activations: str, x: Array) -> dict[str, Callable[[], Array]]:
-    proto = model(shape, rows, block, LEVELS[activations])
+def engines(proto: onnx.ModelProto, activations: str, x: Array) -> dict[str, Callable[[], Array]]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options)
+    session = fastest_session(proto.SerializeToString(), options)
     module = weft.load(weft.compile(proto, target="cpu", activations=activations))
     name = proto.graph.output[0].name
     return {"weft": lambda: module.run({"x": x})[name], "onnxruntime": lambda: session.run(None, {"x": x})[0]}
@@ -125,8 +125,9 @@ def measured(
 ) -> tuple[dict[str, float], float, float]:
     """Median times, the median ratio, and the largest difference beside the largest result."""
     x = np.random.default_rng(1).standard_normal((rows, shape.width)).astype(np.float32)
-    runs = engines(shape, rows, block, activations, x)
-    found, expected = (np.asarray(run()) for run in runs.values())
+    proto = model(shape, rows, block, LEVELS[activations])
+    runs = engines(proto, activations, x)
+    found, expected = runs["weft"](), precise_session(proto.SerializeToString()).run(None, {"x": x})[0]
     error = float(np.abs(found - expected).max() / np.abs(expected).max())
     repeats = max(3, 20 // rows)
     times: dict[str, list[float]] = {engine: [] for engine in runs}

@@ -32,6 +32,7 @@ from weft.benchmarks.common import Record, print_table, write_json
 from weft.benchmarks.sweep_cases import Array, Case
 from weft.compiler.frontends.onnx.specialise import specialise
 from weft.compiler.graph import evaluate
+from weft.examples.precise import precise_session
 
 PAGE = Path(__file__).parent.parent / "docs" / "values.md"
 SOURCES = (
@@ -76,11 +77,10 @@ def by_weft(target: str) -> Judged:
 
 
 def by_onnxruntime(case: Case) -> Array:
-    """Without its own rewrites; small integers saturate on processors without VNNI unless told not to."""
+    """Without its own rewrites."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.add_session_config_entry("session.x64quantprecision", "1")
-    session = onnxruntime.InferenceSession(case.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = precise_session(case.model.SerializeToString(), options)
     if any(x.dtype.kind == "V" or x.dtype == ml_dtypes.bfloat16 for x in case.inputs.values()):
         raise TypeError("this type has no NumPy array in onnxruntime")
     found = np.asarray(session.run(None, case.inputs)[0])

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from ..precise import precise_session
 from .network import IR_VERSION, OPSET, Array
 
 Report = Callable[[str], None]
@@ -107,7 +107,7 @@ def _run_node(node: onnx.NodeProto, values: dict[str, Array], weights: dict[str,
     )
     opsets = [helper.make_opsetid("", OPSET)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = precise_session(model.SerializeToString())
     result: Array = session.run(None, {name: values[name] for name in names})[0]
     return result
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import weft
 from hypothesis import given, settings
@@ -13,6 +12,7 @@ from onnx import TensorProto, helper
 from weft.compiler.frontends import from_onnx
 from weft.compiler.frontends.errors import ModelError
 from weft.compiler.graph import evaluate
+from weft.examples.precise import precise_session
 
 POOL = [2, 3, 5, 4, 5, 6, 7, 8, 6, 7, 1, 2, 3]  # 4, 3 and 1 n-grams of 1, 2 and 3 words
 COUNTS = [0, 4, 10]
@@ -44,7 +44,7 @@ def test_it_agrees_with_onnxruntime(
     model = model_of(shape, mode=mode, max_skip_count=skipped, min_gram_length=lengths[0],
                      max_gram_length=lengths[1], weights=weights)  # fmt: skip
     x = np.random.default_rng(seed).integers(1, 9, shape)
-    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    (wanted,) = precise_session(model.SerializeToString()).run(None, {"x": x})
     (found,) = evaluate(from_onnx(model, require_quantised=False), {"x": x}).values()
     np.testing.assert_array_equal(found, wanted)
 
