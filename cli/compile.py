@@ -181,7 +181,7 @@ def passes_command(target: TargetOption = "accel", as_json: JsonOption = False, 
     owner = find_target(target)
     options = target_options(owner, options_of(target, chosen))
     job = Job(measure=program_cycles)  # as weft compile has it
-    kinds = {"quantised": True, "float": False} if owner.takes_floats else {"quantised": True}
+    kinds = {"quantised": True} if owner.require_quantised else {"quantised": True, "float": False}
     lists = {kind: owner.passes(options, quantised=quantised, job=job) for kind, quantised in kinds.items()}
     points = installed_passes()
     if as_json:

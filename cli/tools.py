@@ -71,7 +71,7 @@ class TuneRequest:
         if self.calibrate is not None:
             whole = calibrated_module(source, sizes, self.calibrate, status.update)
         else:
-            whole = source.module(sizes, require_quantised=not self.target.takes_floats)
+            whole = source.module(sizes, require_quantised=self.target.require_quantised)
         status.update("running the passes")
         return prepared(whole, self.target, self.options)
 

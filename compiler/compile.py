@@ -72,7 +72,7 @@ def compile_model(
     open_sizes = {size: each.name for each in source.inputs(shapes) for size in each.shape if isinstance(size, str)}
 
     def compile_at(input_shapes: Shapes) -> CompiledModel:
-        module = source.module(input_shapes, require_quantised=not target.takes_floats)
+        module = source.module(input_shapes, require_quantised=target.require_quantised)
         return _compile_module(module, source.name, target, chosen, passes, job)
 
     if open_sizes and target.takes_open_sizes:

@@ -252,7 +252,8 @@ class CoreConfig:
 
     @cached_property
     def _entry_bytes(self) -> dict[Memory, int]:
-        return {memory: int(getattr(self, f"{memory}_bytes")) for memory in Memory if memory is not Memory.DRAM}
+        own = {memory: int(getattr(self, f"{memory}_bytes")) for memory in SCRATCHPADS}
+        return {**own, Memory.TAB: self.out_bytes}  # a table gives a byte for each lane, as out holds
 
     def entry_elements(self, memory: Memory) -> int:
         """Elements of one entry of a scratchpad."""
@@ -276,11 +277,6 @@ class CoreConfig:
     @cached_property
     def out_bytes(self) -> int:
         """Bytes of one ``out`` entry: the lanes of an ``acc`` entry, as int8."""
-        return self.lanes
-
-    @property
-    def tab_bytes(self) -> int:
-        """Bytes of one ``tab`` entry: a value for each lane of an ``acc`` entry, as int8."""
         return self.lanes
 
     @property

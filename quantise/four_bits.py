@@ -19,7 +19,7 @@ from .errors import QuantiseError
 from .plan import Plan, Weight
 
 LARGEST_CODE = 15
-LARGEST_BYTE = 127
+LARGEST_INT8 = 127
 
 GROUPS = (32, 64, 128)
 """Values along the depth that cores can have in a group (``CoreConfig.weight_group``)."""
@@ -151,11 +151,11 @@ def _fitted(real: Array, group: int) -> tuple[Array, Array]:
     x: Any = real.astype(np.float32).reshape(len(real), -1, group)
     low, high = np.minimum(x.min(2), 0), np.maximum(x.max(2), 0)
     largest = np.abs(x).max((1, 2), initial=0)
-    largest = np.where(largest > 0, largest, LARGEST_BYTE)
+    largest = np.where(largest > 0, largest, LARGEST_INT8)
     least = np.full(len(x), np.inf)
     scale, integers = np.ones(len(x), np.float32), np.zeros(x.shape, np.int8)
     for share in SHARES:
-        channel = (share * largest / LARGEST_BYTE).astype(np.float32)
+        channel = (share * largest / LARGEST_INT8).astype(np.float32)
         error, found = _best_of_groups(x / channel[:, None, None], low / channel[:, None], high / channel[:, None])
         total = (error * np.square(channel)[:, None]).sum(1)
         better = total < least
@@ -170,7 +170,7 @@ def _best_of_groups(x: Any, low: Any, high: Any) -> tuple[Any, Any]:
     for step, shift in product(STEPS, SHIFTS):
         s = np.clip(around + step, 1, LARGEST_CODE)
         z = np.clip(np.rint(-low / s) + shift, 0, LARGEST_CODE)
-        reach = LARGEST_BYTE // s  # of a code from the zero point, so that the number is an int8
+        reach = LARGEST_INT8 // s  # of a code from the zero point, so that the number is an int8
         bottom, top = np.maximum(-z, -reach), np.minimum(LARGEST_CODE - z, reach)
         numbers = np.clip(np.rint(x / s[..., None]), bottom[..., None], top[..., None]) * s[..., None]
         error = np.square(x - numbers).sum(2)

@@ -175,7 +175,9 @@ class _Execution:
     def _check_program(self) -> None:
         size = self.config.instruction_bytes
         if self.offset % PROGRAM_ALIGNMENT:
-            self._fault(Fault.ALIGNMENT, FETCH, 0, f"program offset {self.offset:#x} is not a multiple of 64")
+            self._fault(
+                Fault.ALIGNMENT, FETCH, 0, f"program offset {self.offset:#x} is not a multiple of {PROGRAM_ALIGNMENT}"
+            )
         if self.offset + self.count * size > self.window_bytes:
             end = self.offset + self.count * size
             self._fault(

@@ -472,3 +472,44 @@ def test_what_functions_remember_does_not_grow_with_what_a_process_has_seen() ->
         and any(ast.unparse(each) in ("cache", "functools.cache") for each in node.decorator_list)
     }  # fmt: skip
     assert unbounded == BY_WHAT_CODE_SAYS
+
+
+# Where knowledge stands that several parts need: of the hardware, of the integer contract, of element types.
+SOURCES = (
+    "hw/config.py", "hw/isa.py", "hw/memories.py", "compiler/integers/form.py", "compiler/operators/numerics.py",
+    "compiler/graph/dtypes.py", "compiler/graph/ir.py",
+)  # fmt: skip
+MAY_TELL_AGAIN = {
+    "verify/normal_forms.py": "shares no code with what it judges",
+    "compiler/frontends/litert/schema.py": "lists names of a file format",
+}
+
+
+def figures_of(source: str) -> set[str]:
+    """Names that a module gives, at its top, to whole numbers or pairs of them that stand there in figures."""
+    parts = (ast.Constant, ast.BinOp, ast.operator, ast.unaryop, ast.UnaryOp, ast.Tuple, ast.expr_context)
+    return {
+        statement.targets[0].id.lstrip("_")
+        for statement in ast.parse(source).body
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
+        and all(isinstance(each, parts) for each in ast.walk(statement.value))
+        and not any(isinstance(each, ast.Constant) and type(each.value) is not int
+                    for each in ast.walk(statement.value))
+    }  # fmt: skip
+
+
+def test_a_figure_of_the_hardware_or_the_contract_stands_once() -> None:
+    """Else a copy stays behind when it changes, or differs from the beginning."""
+    told = {name: place for place in SOURCES for name in figures_of((ROOT / place).read_text())}
+    again = [
+        f"{name} of {told[name]} in {place}"
+        for place, path in ((str(path.relative_to(ROOT)), path) for path in package_files())
+        for name in figures_of(path.read_text()) & told.keys()
+        if place not in (told[name], *MAY_TELL_AGAIN)
+    ]
+    assert not again, f"import it, or name another fact otherwise: {again}"
+
+
+def test_figures_are_told_from_what_is_computed_or_named() -> None:
+    source = "A = 64\n_B = (1, 1 << 31)\nC = A\nD = 'x'\nE = (1, 'x')\nF: int = 3\nG = -(1 << 31)\n"
+    assert figures_of(source) == {"A", "B", "G"}

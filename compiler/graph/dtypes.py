@@ -36,6 +36,12 @@ STRING = "string"
 DTYPES = (*ARITHMETIC, *STORAGE, STRING)
 HALVES = ("float16", "bfloat16")
 
+LARGEST_BYTE = 255
+"""The largest difference of two 8-bit values, such as of a value and its zero point."""
+
+EXACT_IN_FLOAT32 = 1 << 24
+"""Whole numbers up to this magnitude are float32 values."""
+
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """NumPy's type of the name of an element type."""

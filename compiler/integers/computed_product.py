@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from ..graph import Array, Constant, Expr, Span, call
+from ..graph.dtypes import LARGEST_BYTE
 from ..graph.host import host_call
-from .form import LARGEST_BYTE, Affine, Integers, Mapped
+from .form import Affine, Integers, Mapped
 
 _SUMS = "sums one operand of a product for the other's zero point"
 

@@ -25,9 +25,6 @@ INT32_SAFE = float(1 << 31) - 1
 """The largest magnitude that a sum may come to, its bias included. Additions of 32 bits wrap, so whatever the partial
 sums are, the total is right if it is within int32; peaks bound totals."""
 
-LARGEST_BYTE = 255
-"""The largest difference of two 8-bit values."""
-
 SUM_SAFE = 1 << 30
 """Up to here what is still to be rounded is scaled: each of its weights and biases may come out larger by a half."""
 

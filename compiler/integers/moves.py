@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from ..graph import Array, Call, Constant, Expr, call
+from ..graph.dtypes import LARGEST_BYTE
 from ..graph.host import host_call
 from .describer import NO_INTEGER_FORM, Describer, moved_or_refused
-from .form import LARGEST_BYTE, Concatenated, IntegerForm, Integers, Real, Refusal, concatenated
+from .form import Concatenated, IntegerForm, Integers, Real, Refusal, concatenated
 from .static_weights import static_weights
 
 

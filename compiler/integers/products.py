@@ -9,14 +9,13 @@ from dataclasses import replace
 import numpy as np
 
 from ..graph import Array, Call, Constant, Expr, Role, Span, call, role_of
+from ..graph.dtypes import EXACT_IN_FLOAT32, LARGEST_BYTE
 from ..graph.host import host_call
 from .computed_product import computed_product
 from .describer import Describer
-from .form import INT32_SAFE, LARGEST_BYTE, Affine, IntegerForm, Integers, Refusal
+from .form import INT32_SAFE, Affine, IntegerForm, Integers, Refusal
 from .moves import constant_integers
 from .static_weights import Weights, static_weights
-
-_EXACT_IN_FLOAT32 = 1 << 24
 
 
 def weighted(describer: Describer, node: Call, name: str) -> IntegerForm:
@@ -69,7 +68,7 @@ def product_of_computed(describer: Describer, node: Call, name: str) -> IntegerF
     if on_core and a.shape[:-2] == b.shape[:-2] and 0 not in (*a.shape, *b.shape):
         return computed_product(a, b, describer.block, node.span)
     reason = f"{name} multiplies two computed tensors"
-    dtype = "float32" if peak < _EXACT_IN_FLOAT32 else "float64"
+    dtype = "float32" if peak < EXACT_IN_FLOAT32 else "float64"
     whole = [_whole(x, dtype, reason, node.span) for x in operands]
     product = host_call(str(node.op), tuple(whole), node.attrs, reason, node.span)
     channels = node.shape[1]

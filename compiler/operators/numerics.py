@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..graph.dtypes import EXACT_IN_FLOAT32
 from ..graph.ir import Array
 
 Int32 = NDArray[np.int32]
@@ -22,7 +23,6 @@ SHIFT_RANGE = (1, 56)
 """Of a requantise: any sum of 32 bits times a multiplier of 24 is below 2^55, so 56 make 0 of it."""
 MAX_LEFT_SHIFT = 23
 INT9 = (-256, 255)
-_EXACT_IN_FLOAT32 = 1 << 24
 
 
 def wrap_int32(value: Array) -> Int32:
@@ -107,7 +107,7 @@ def convolve_integers(
     """Integer convolution, exact, wrapped to int32. The arithmetic runs in floating point where that is exact."""
     depth = int(np.prod(w.shape[1:]))
     bound = depth * 128 * 128
-    if bound <= _EXACT_IN_FLOAT32:
+    if bound <= EXACT_IN_FLOAT32:
         exact: Array = convolve(x, w, strides, pads, dilations, groups, pad_value, np.float32)
     else:
         exact = convolve(x, w, strides, pads, dilations, groups, pad_value, np.float64)

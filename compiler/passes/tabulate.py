@@ -12,8 +12,8 @@ from ..graph.evaluate import static_value
 from ..graph.host import host_call
 from ..graph.registry import apply, operator_of
 
-MOST_TABLES = 4096
-"""Where constants differ by channel there is one table a channel; more than so many are not made."""
+MOST_CHANNELS = 4096
+"""Where constants differ by channel there is one table a channel; of more there are none."""
 
 
 def tabulated(
@@ -34,7 +34,7 @@ def tabulated(
     root = next(node.args[0] for node in island if role_of(node) is Role.DEQUANTISE and id(node.args[0]) not in inside)
     constants = broadcast_of_constants(island, len(source.shape))
     count = math.prod(constants)
-    if id(root) not in signed or count > MOST_TABLES or (on_core and count != 1):
+    if id(root) not in signed or count > MOST_CHANNELS or (on_core and count != 1):
         return None
     moved = any(
         node.op == "reshape" for node in island
@@ -62,9 +62,9 @@ def table_of(
 ) -> Expr | None:
     """What tables hold for each element of an int8 value ``x``. ``entries``: for -128 to 127, behind axes that
     broadcast to ``constants``, one table for each of these. ``on_core``: on the core, where one table does;
-    else on the host for ``reason``. None where there are more than `MOST_TABLES`."""
+    else on the host for ``reason``. None where there are more than `MOST_CHANNELS`."""
     count = math.prod(constants)
-    if count > MOST_TABLES:
+    if count > MOST_CHANNELS:
         return None
     tables = np.broadcast_to(entries, (*constants, 256))
     if on_core and count == 1:

@@ -78,15 +78,15 @@ class Target(Protocol):
     """A way to compile and run models.
 
     ``options``: a frozen dataclass with the target's own options; every field has a default and, in its metadata, a
-    ``help`` text. ``takes_floats``: whether it compiles models that are not quantised. ``takes_open_sizes``: whether a
-    model with open sizes may be compiled anew for each size. A target may also have ``tools``: what it offers to ``weft
-    tune`` and ``weft profile``, as ``module:function`` by the command's name (`cli.tools`).
+    ``help`` text. ``require_quantised``: whether it refuses models that are not quantised. ``takes_open_sizes``:
+    whether a model with open sizes may be compiled anew for each size. A target may also have ``tools``: what it offers
+    to ``weft tune`` and ``weft profile``, as ``module:function`` by the command's name (`cli.tools`).
     """
 
     name: str
     summary: str
     options: type[Any]
-    takes_floats: bool
+    require_quantised: bool
     takes_open_sizes: bool
 
     def passes(self, options: Any, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:

@@ -31,7 +31,7 @@ TYPES: tuple[DType, ...] = (
 )  # fmt: skip
 SIZES = (1, 2, 3, 4, 4, 5, 7, 8)
 STAGES = (1, 2, 2, 3, 3)
-MOST_ELEMENTS = 600
+MOST_IN_A_TENSOR = 600
 STRAY = 0.04
 """How often a stage may read beyond its operand."""
 
@@ -82,7 +82,7 @@ class _Maker:
 
     def stage(self, shape: tuple[int, ...], value: Callable[[Index], Any]) -> None:
         """A stage; one that would be large has less of its last axes."""
-        while int(np.prod(shape)) > MOST_ELEMENTS:
+        while int(np.prod(shape)) > MOST_IN_A_TENSOR:
             place = shape.index(max(shape))
             shape = (*shape[:place], (shape[place] + 1) // 2, *shape[place + 1 :])
         self.stages.append(compute(shape, lambda *index: value(index), f"s{len(self.stages)}"))

@@ -53,7 +53,7 @@ class CTarget:
     name = "c"
     summary = "C for elementwise operators, through this machine's compiler"
     options = COptions
-    takes_floats = True
+    require_quantised = False
     takes_open_sizes = True
 
     def passes(self, options: COptions, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:

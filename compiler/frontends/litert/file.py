@@ -11,13 +11,11 @@ import numpy as np
 
 from ...graph import Array
 from ...graph.dtypes import numpy_dtype
+from ...graph.ir import MOST_ELEMENTS
 from ..errors import ModelError
 from .flatbuffer import Buffer, Table
 from .flexbuffer import numbers_of_map
 from .schema import CUSTOM, ELEMENTS, IDENTIFIER, NARROW, OPERATORS, OPTIONS, STORED
-
-MOST_ELEMENTS = 1 << 40
-"""Of one tensor."""
 
 
 @dataclass(frozen=True)

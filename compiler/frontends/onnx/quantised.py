@@ -9,13 +9,10 @@ from collections.abc import Callable
 import numpy as np
 
 from ...graph import Call, Constant, Expr
-from ...graph.dtypes import numpy_dtype
+from ...graph.dtypes import EXACT_IN_FLOAT32, LARGEST_BYTE, numpy_dtype
 from ...graph.registry import apply
 from .node import CONVERTERS, Converted, Converter, Node, converter
 from .types import dtype_name
-
-LARGEST_BYTE = 255
-"""Magnitude of an 8-bit value minus its zero point, at most."""
 
 
 def _scalar_if_one(node: Node, value: Expr) -> Expr:
@@ -104,7 +101,7 @@ def summed_exactly(node: Node, a: Call, b: Call, depth: int, axes: tuple[int, ..
         return a, b
     constants = [arg.value for arg in b.args if isinstance(arg, Constant)]
     sums = np.abs(apply(b, constants)).sum(axes) if len(constants) == len(b.args) else np.array(LARGEST_BYTE * depth)
-    if LARGEST_BYTE * sums.max(initial=0) <= 2**24:
+    if LARGEST_BYTE * sums.max(initial=0) <= EXACT_IN_FLOAT32:
         return a, b
     return node.cast(a, "float64"), node.cast(b, "float64")
 

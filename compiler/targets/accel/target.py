@@ -87,7 +87,7 @@ class Accel:
     name = "accel"
     summary = "the accelerator, on the RTL or the functional simulator"
     options = AccelOptions
-    takes_floats = False
+    require_quantised = True
     takes_open_sizes = False
     tools: ClassVar[Mapping[str, str]] = {
         "tune": "weft.cli.tune_core:tune",

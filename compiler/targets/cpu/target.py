@@ -53,7 +53,7 @@ class Cpu:
     name = "cpu"
     summary = "this machine's processor, or that of a board"
     options = CpuOptions
-    takes_floats = True
+    require_quantised = False
     takes_open_sizes = True
     tools: ClassVar[Mapping[str, str]] = {
         "tune": "weft.cli.tune_cpu:tune",

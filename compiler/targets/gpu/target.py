@@ -35,7 +35,7 @@ class OpenCl:
     name = "opencl"
     summary = "GPUs, and other devices with a driver for OpenCL"
     options = OpenClOptions
-    takes_floats = True
+    require_quantised = False
     takes_open_sizes = True
 
     def passes(self, options: OpenClOptions, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:
@@ -88,7 +88,7 @@ class Cuda:
     name = "cuda"
     summary = "NVIDIA's GPUs, without a toolkit"
     options = CudaOptions
-    takes_floats = True
+    require_quantised = False
     takes_open_sizes = True
     tools: ClassVar[Mapping[str, str]] = {"profile": "weft.cli.profile_gpu:profile_on_gpu"}
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from ...graph.dtypes import EXACT_IN_FLOAT32, LARGEST_BYTE
 from ...graph.ir import Call, Constant, Expr, Span
 from ...graph.registry import call
 
-LARGEST_BYTE = 255
-EXACT_SUMS = {"float32": 1 << 24, "float64": 1 << 31}
+EXACT_SUMS = {"float32": EXACT_IN_FLOAT32, "float64": 1 << 31}
 """Below these sums of whole numbers are exact in such floats, and are whole numbers of 32 bits."""
 
 FEWEST_PRODUCTS = 4

@@ -359,8 +359,8 @@ MUTANTS = (
     ),
     # Operators
     Mutant(
-        "conv2d-sums-in-float32", "compiler/operators/numerics.py", "precision",
-        "_EXACT_IN_FLOAT32 = 1 << 24", "_EXACT_IN_FLOAT32 = 1 << 40",
+        "conv2d-sums-in-float32", "compiler/graph/dtypes.py", "precision",
+        "EXACT_IN_FLOAT32 = 1 << 24", "EXACT_IN_FLOAT32 = 1 << 40",
         ("tests/compiler/operators/test_meanings.py", "tests/compiler/operators/test_operators.py"),
     ),
     Mutant(
