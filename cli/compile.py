@@ -71,7 +71,12 @@ def compile_command(
     shape: ShapeOption = None,
     strict: Annotated[bool, typer.Option(help="Refuse a model that the target cannot compile as a whole.")] = False,
     calibrate_with: CalibrateOption = None,
-    ranges: RangesOption = "minmax",
+    ranges: Annotated[
+        Ranges | None,
+        typer.Option(
+            "--ranges", help="With --calibrate: what of the values that were seen 8 bits cover. Default: minmax."
+        ),
+    ] = None,
     equalise: EqualiseOption = False,
     correct_bias: BiasOption = False,
     adaround: RoundingOption = False,
@@ -95,6 +100,9 @@ def compile_command(
     path = output or beside(model, ".weft")
     check_places(path)
     options = options_of(target, chosen)
+    if calibrate_with is None and (ranges is not None or equalise or correct_bias or adaround):
+        raise CompileError("--ranges, --equalise, --correct-bias and --adaround need examples",
+                           hint="give them with --calibrate")  # fmt: skip
     own: list[PassRecord] = []
     with progress("compiling", err) as status:
         folder = None
@@ -108,10 +116,7 @@ def compile_command(
             from .calibrated import Improvements, quantised_module
 
             improvements = Improvements(equalise, correct_bias, adaround)
-            whole = quantised_module(model, shapes, calibrate_with, ranges, improvements, status.update)
-        elif equalise or correct_bias or adaround:
-            raise CompileError("--equalise, --correct-bias and --adaround need examples",
-                               hint="give them with --calibrate")  # fmt: skip
+            whole = quantised_module(model, shapes, calibrate_with, ranges or "minmax", improvements, status.update)
         compiled = compile_kept(
             whole, target, options, shapes=shapes, passes=pass_options(added, own, check, diff), wish=Wish(strict),
             progress=status.update, dump=folder, cache=cache,

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from ..errors import WeftError
 from ..shown import escaped, one_line
+from .commands import PARTS
 from .console import PlainConsole
 
 EXPECTED = (
@@ -44,7 +45,7 @@ def run(app: Callable[..., object], arguments: Sequence[str], console: PlainCons
     try:
         status = app(args=rest, prog_name="weft", standalone_mode=False)
     except _ClickException as usage:
-        return _refuse_usage(usage, console)
+        return _refuse_usage(usage, rest, console)
     except typer.Abort:
         return _say(console, "aborted", REFUSED)
     except Exception as error:
@@ -80,13 +81,19 @@ def _say(console: PlainConsole, text: str, status: int) -> int:
     return status
 
 
-def _refuse_usage(usage: Exception, console: PlainConsole) -> int:
+def _refuse_usage(usage: Exception, words: Sequence[str], console: PlainConsole) -> int:
     """What is wrong with the words of a command, in one line with where its help is; a group without a command shows
     its help."""
     status = int(getattr(usage, "exit_code", 2))
     said = str(getattr(usage, "format_message", lambda: usage)()).strip()
-    path = getattr(getattr(usage, "ctx", None), "command_path", "weft")
+    path = getattr(getattr(usage, "ctx", None), "command_path", None) or _command_of(words)
     if type(usage).__name__ == "NoArgsIsHelpError":
         console.print(escaped(said, keep="\n"), highlight=False, markup=False, soft_wrap=True)
         return status
+    said = said.replace("Value error, ", "")  # Pydantic's, before a message that says all
     return _say(console, f"{said[:1].lower()}{said[1:].rstrip('.')}; hint: {path} --help", status)
+
+
+def _command_of(words: Sequence[str]) -> str:
+    """The command whose words these are, where the error does not know it."""
+    return f"weft {words[0]}" if words and words[0] in PARTS else "weft"

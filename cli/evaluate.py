@@ -212,7 +212,7 @@ def evaluate(
     chosen: Chosen,
 ) -> None:
     """Run a model on all examples of a file, on any device, and print how many it reads right."""
-    check_device(device)
+    check_device(device, None if is_artifact(source) else target)
     with progress("reading", err) as status:
         right = None if labels is None else read_labels(labels)
         arrays = arrays_in(data)

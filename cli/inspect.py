@@ -21,9 +21,10 @@ def shapes(
     model: Annotated[Path, typer.Argument(help="ONNX model.")], shape: ShapeOption = None, as_json: JsonOption = False
 ) -> None:
     """Print the type of every tensor of a model, for any size of what its inputs leave open."""
+    chosen = parse_shapes(shape)
     from ..compiler.frontends import read
 
-    types = read(model).types(parse_shapes(shape))
+    types = read(model).types(chosen)
     if as_json:
         print_json({"tensors": {name: str(kind) for name, kind in types.types.items()}, "equal": dict(types.equal),
                     "multiple": types.multiple, "otherwise": list(types.otherwise)})  # fmt: skip

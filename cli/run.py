@@ -78,9 +78,14 @@ def compiled_source(
                         begin=begin)  # fmt: skip
 
 
-def check_device(name: str | None) -> None:
-    """DeviceError for the name of no device, before a model is compiled for it."""
-    if name is not None and not name.isdecimal() and name != "emulated":
+def check_device(name: str | None, target: str | None = None) -> None:
+    """DeviceError for the name of no device, or of one that is not here, before a model is compiled for it."""
+    of_gpu = name is None or name.isdecimal() or name == "emulated"
+    if target not in (None, DEFAULT_TARGET) and of_gpu:
+        from ..runtime.gpu.open import check_gpu
+
+        check_gpu(str(target), name)
+    if name is not None and not of_gpu:
         device_kind(name)
 
 
@@ -147,10 +152,10 @@ def run(
     own: list[PassRecord] = []
     check_places(output, record, trace)
     request = wave_request(waves, first, stop, device)
-    check_device(device)
     if not is_artifact(source) and (target or DEFAULT_TARGET) != DEFAULT_TARGET and (record or trace) is not None:
         what = "--record keeps programs" if record is not None else "--trace draws cycles"
         raise DeviceError(f"{what} of a core, but target {target!r} makes none", hint="leave out --target")
+    check_device(device, None if is_artifact(source) else target)
     if inputs is not None:
         arrays_in(inputs)  # a file that is none is told before the model is compiled
     if system is not None:

@@ -60,6 +60,10 @@ def options_of(target: str, chosen: Chosen) -> dict[str, Any]:
             flags = ", ".join(map(_flag, names)) or "none"
             raise CompileError(f"target {target!r} has no option {_flag(name)}", hint=f"its options: {flags}")
     target_options(owner, chosen)
+    if chosen.get("tuned"):
+        from ..compiler.tune.database import Database
+
+        Database(chosen["tuned"], read_only=True).close()
     return dict(chosen)
 
 
