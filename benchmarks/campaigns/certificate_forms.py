@@ -14,11 +14,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import weft
 from weft.api import integer_graph
 from weft.benchmarks.zoo import litert_networks
 from weft.benchmarks.zoo.placement_networks import NETWORKS, network, random_forms
-from weft.compiler.graph import Attrs, Expr, Function, Module, Span, TensorType, Var, call
+from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, Span, TensorType, Var, call
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.accel.link.forms import FORMS as FORMS_OF_LAYERS
 from weft.compiler.targets.accel.link.forms import SHARED
@@ -127,6 +128,14 @@ def depthwise_layer(draw: random.Random) -> Case:
                         batch=draw.choice((1, 1, 2)))  # fmt: skip
 
 
+def grouped_layer(draw: random.Random) -> Case:
+    """Groups that lie within the blocks of an array, or across them."""
+    channels = draw.choice((1, 2, 2, 4, 8, 3))
+    return random_layer(draw, drawn_core(draw, *chains.SQUARE, PYNQ, *kernels.CONFIGS), kind="grouped",
+                        channels=channels, filters=draw.choice((channels, channels, 2 * channels)),
+                        groups=draw.randint(2, 9), kernel=(draw.randint(1, 3), draw.randint(1, 3)))  # fmt: skip
+
+
 def first_layer(draw: random.Random) -> Case:
     """Of few channels and a wide window: its input is unfolded."""
     size, kernel = draw.randint(9, 40), draw.choice((3, 5, 7))
@@ -150,7 +159,7 @@ def sparse_layer(draw: random.Random) -> Case:
 def row_elsewhere(draw: random.Random) -> Case:
     """A dense layer that reads one row in another order than it lies."""
     made, core = test_order_of_bytes, drawn_core(draw, *test_order_of_bytes.CORES)
-    x = Var("x", TensorType((1, draw.choice((8, 16, 20)), draw.randint(1, 3), 1), "int8"))
+    x = Var("x", TensorType((draw.randint(1, 3), draw.choice((8, 16, 20)), draw.randint(1, 3), 1), "int8"))
     first = made.layer(x, draw.choice((32, 20, 64)), draw.randint(0, 99))
     moved = draw.choice((made.heads_side_by_side, made.backwards))(first)
     module = Module(Function((x,), made.layer(moved, draw.randint(3, 40), 1), Attrs({"name": "main"})))
@@ -204,29 +213,54 @@ def _below(draw: random.Random) -> Callable[[int], int]:
     return lambda size: draw.randrange(size) if size > 1 else 0
 
 
+def shuffled(x: Expr, below: Callable[[int], int]) -> Expr:
+    """Channels of groups in turn."""
+    n, c, *picture = x.shape
+    groups = [number for number in range(2, c + 1) if c % number == 0]
+    if not groups:
+        return x
+    count = groups[below(len(groups))]
+    split = call("reshape", x, shape=(n, count, c // count, *picture))
+    return call("reshape", call("transpose", split, perm=(0, 2, 1, 3, 4)), shape=x.shape)
+
+
+def some_channels(x: Expr, below: Callable[[int], int]) -> Expr:
+    first, step = below(x.shape[1]), 1 + below(2)
+    return moves.part(x, 1, first, -(-(x.shape[1] - first) // step), step)
+
+
+def stacked(x: Expr, below: Callable[[int], int]) -> Expr:
+    """With what a layer makes of it, along an axis of the picture."""
+    parts = x, layer(x, x.shape[1])
+    return quantised(call("concat", *(parts if below(2) else parts[::-1]), axis=2 + below(2)))
+
+
+STEPS = (*moves.STEPS, shuffled, some_channels, stacked)
+
+
 def moved(draw: random.Random) -> Case:
-    """Layers, moves between them, and what reads them."""
-    x = variable(draw.randint(1, 2), 3, draw.randint(2, 9), draw.randint(2, 9))
-    body: Expr = layer(quantised(x), moves.BLOCK * draw.randint(1, 3) - draw.choice((0, 0, 0, 1, 3)))
+    """Layers, moves between them, and what reads them; channels fill the blocks of the core, or not."""
+    core = drawn_core(draw, TINY, TINY, TINY, *chains.SQUARE, PYNQ, *cores())
+    x = variable(draw.randint(1, 2), 3, draw.randint(2, 9), draw.choice((3, 5, 8, 16, 24)))
+    block = max(core.block_in, core.block_out)
+    body: Expr = layer(quantised(x), block * draw.randint(1, 3) - draw.choice((0, 0, 0, 0, 1, 3)))
     below = _below(draw)
-    for _ in range(draw.randint(0, 3)):
-        body = draw.choice(moves.STEPS)(body, below)
     names = []
     for _ in range(draw.randint(1, 3)):
+        for _ in range(draw.choice((0, 1, 1, 2))):
+            body = draw.choice(STEPS)(body, below)
         if body.tensor_type.size > 6000:
             body = moves.part(moves.part(body, 2, 0, 1), 3, 0, 1)
         reader = draw.choice(moves.READERS)
         names.append(reader.__name__)
         body = reader(body, below)
-        if draw.random() < 0.3:
-            body = draw.choice(moves.STEPS)(body, below)
-    return of_floats(draw, f"moved, {', '.join(names)}", x, layer(body, 5), drawn_core(draw, TINY, PYNQ, *cores()))
+    return of_floats(draw, f"moved, {', '.join(names)}", x, layer(body, 5), core)
 
 
 def concatenated(draw: random.Random) -> Case:
     """Concatenations of channels, nested, of operands that several read or that stand there twice."""
     x = variable(draw.choice((1, 1, 3)), 8, 5, 3)
-    values: list[Expr] = [layer(quantised(x), draw.choice((3, 6, 8)))]
+    values: list[Expr] = [layer(quantised(x), draw.choice((3, 4, 6, 8)))]
     for _ in range(draw.randint(2, 5)):
         match draw.choice(("layer", "concat", "concat", "pool")):
             case "concat":
@@ -236,7 +270,7 @@ def concatenated(draw: random.Random) -> Case:
                 values.append(call("nn.max_pool", values[-1], kernel=(3, 3), pads=(1, 1, 1, 1)))
             case _:
                 kernel = draw.choice((1, 3))
-                values.append(layer(values[-1], draw.choice((3, 5, 8)), kernel=kernel, pads=kernel // 2))
+                values.append(layer(values[-1], draw.choice((3, 4, 5, 8)), kernel=kernel, pads=kernel // 2))
     body = quantised(call("concat", *values[-2:], axis=1))
     return of_floats(draw, "concatenated", x, layer(body, 7) if draw.random() < 0.6 else body, drawn_core(draw))
 
@@ -289,6 +323,23 @@ def gated(draw: random.Random) -> Case:
     return of_floats(draw, "gated", x, layer(quantised(call("nn.multiply", features, gate)), 5), drawn_core(draw))
 
 
+def signal(draw: random.Random) -> Case:
+    """Long rows, which nothing stands below: windows look back."""
+    x = variable(1, draw.choice((1, 4)), 1, draw.randint(40, 200))
+    value: Expr = layer(quantised(x), draw.choice((4, 8, 24)))
+    for _ in range(draw.randint(1, 3)):
+        channels = value.shape[1]
+        rows, columns, groups = draw.randint(1, 3), draw.randint(1, 5), draw.choice((1, 1, channels))
+        filters = channels if groups > 1 else draw.choice((4, 8, 20))
+        values = np.random.default_rng(filters).integers(-99, 99, (filters, channels // groups, rows, columns))
+        numbers = Constant(values.astype(np.int8))
+        weights = call("dequantise", numbers, Constant(np.float32(0.01)), Constant(np.int8(0)))
+        pads = (rows - 1, draw.randint(0, columns), 0, draw.randint(0, columns))
+        made = call("nn.conv2d", value, weights, groups=groups, pads=pads, strides=(1, draw.choice((1, 1, 2))))
+        value = quantised(made, 0.1)
+    return of_floats(draw, "signal", x, value, drawn_core(draw, TINY, PYNQ, *cores()))
+
+
 def blocks(draw: random.Random) -> Case:
     """Inverted residuals: layers in a row of which some are worth a chain."""
     size = draw.choice((7, 12, 20))
@@ -317,13 +368,32 @@ def codes(draw: random.Random) -> Case:
 
 
 def rows(draw: random.Random) -> Case:
-    """Rows with a number each."""
+    """Rows with a number each, or one for each place in them."""
     made = test_numbers_of_rows
-    shape = draw.choice(made.SHAPES)
-    x, number = Var("x", TensorType(shape, "float32")), Var("r", TensorType((*shape[:-1], 1), "float32"))
+    shape = draw.choice((1, 1, 2)), draw.randint(1, 6), draw.choice((20, 24, 32, 48))
+    numbers = draw.choice(((*shape[:-1], 1), (*shape[:-1], 1), (1, 1, shape[2]), shape))
+    x, number = Var("x", TensorType(shape, "float32")), Var("r", TensorType(numbers, "float32"))
+    value: Expr = made.quantised(x)
+    if draw.random() < 0.3:
+        value = made.dense(value, draw.choice((24, 32, 40)))
+        numbers = (*shape[:-1], 1) if numbers[-1] == 1 else (1, 1, value.shape[2])
+        number = Var("r", TensorType(numbers, "float32"))
     build = draw.choice((made.scaled, made.shifted, made.by_its_root))
-    body = made.dense(build(made.quantised(x), made.quantised(number, 0.02, 1)), 24)
-    return of_floats(draw, "rows", (x, number), body, drawn_core(draw))
+    value = build(value, made.quantised(number, 0.02, 1))
+    if draw.random() < 0.3:
+        value = made.scaled(value, value)
+    return of_floats(draw, "rows", (x, number), made.dense(value, 24), drawn_core(draw))
+
+
+def flattened(draw: random.Random) -> Case:
+    """A dense layer of a whole picture, whose axes may have changed their order."""
+    x = variable(draw.randint(1, 2), draw.choice((1, 3, 8)), draw.randint(2, 6), draw.randint(2, 6))
+    value: Expr = layer(quantised(x), draw.choice((3, 8, 12)), kernel=(k := draw.choice((1, 3))), pads=k // 2)
+    if draw.random() < 0.6:
+        perm = draw.choice(((0, 2, 3, 1), (0, 1, 3, 2), (0, 3, 2, 1), (1, 0, 2, 3), (2, 0, 1, 3)))
+        value = call("transpose", value, perm=perm)
+    value = call("reshape", value, shape=(value.shape[0], value.tensor_type.size // value.shape[0], 1, 1))
+    return of_floats(draw, "flattened", x, layer(value, draw.choice((5, 12, 24))), drawn_core(draw, TINY, *cores()))
 
 
 def formed(draw: random.Random) -> Case:
@@ -355,13 +425,14 @@ def _compiled(source: Any, options: dict[str, Any]) -> CompiledModel:
 
 
 FORMS: dict[str, Callable[[random.Random], Case]] = {
-    "layer": random_layer, "depthwise": depthwise_layer, "first": first_layer, "sparse": sparse_layer, "chain": chain,
-    "tuned": tuned, "moved": moved, "concatenated": concatenated, "bent": bent, "gated": gated, "blocks": blocks,
-    "codes": codes, "rows": rows, "row elsewhere": row_elsewhere, "formed": formed, "litert": of_litert,
-    "session": session,
+    "layer": random_layer, "depthwise": depthwise_layer, "grouped": grouped_layer, "first": first_layer,
+    "sparse": sparse_layer, "chain": chain, "tuned": tuned, "moved": moved, "concatenated": concatenated,
+    "bent": bent, "gated": gated, "blocks": blocks, "signal": signal, "codes": codes, "rows": rows,
+    "row elsewhere": row_elsewhere, "flattened": flattened, "formed": formed, "litert": of_litert, "session": session,
 }  # fmt: skip
 SELDOM = {"litert": 10, "session": 5, "blocks": 3, "formed": 2}
-"""One of so many seeds, of forms that take long."""
+OFTEN = {"chain": 4, "layer": 3, "moved": 3, "depthwise": 2, "grouped": 2, "sparse": 2, "concatenated": 2}
+"""One of so many seeds of forms that take long; so many of those that are quick."""
 
 
 def case_of(form: str, seed: int) -> Case | None:
@@ -376,4 +447,7 @@ def case_of(form: str, seed: int) -> Case | None:
 def all_cases(seeds: range, forms: Sequence[str] = tuple(FORMS)) -> Iterator[tuple[str, int]]:
     """Form and seed, the forms in turns."""
     for seed in seeds:
-        yield from ((form, seed) for form in forms if seed % SELDOM.get(form, 1) == 0)
+        for form in forms:
+            if seed % SELDOM.get(form, 1) == 0:
+                times = OFTEN.get(form, 1)
+                yield from ((form, seed * times + number) for number in range(times))

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import zip_longest
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -42,9 +43,9 @@ NOT_MUTATED = ("check.py", "check_at_once.py", "cost/")
 SECONDS_AT_MOST = 600
 """For what is compiled and proved with a mutant."""
 
-SAME_AT_MOST, OTHER_AT_MOST = 60, 10
-"""Models, the quickest first, that a mutant is tried on: of those that stay the same, and of those that become other
-programs, which are proved."""
+SAME_AT_MOST, OTHER_AT_MOST = 80, 16
+"""Models that a mutant is tried on: of those that stay the same, and of those that become other programs, which are
+proved and run."""
 
 
 class Found(StrEnum):
@@ -131,8 +132,7 @@ def outcome_of(mutant: Mutant, tried: Sequence[Tried]) -> Outcome:
     run = [each for each in tried if lines is None or lines & set(each.lines.get(mutant.path, ()))]
     if not run:
         return Outcome(Found.NOT_RUN)
-    run.sort(key=lambda each: each.seconds)
-    cases = [(each.form, each.seed, each.digest) for each in run[:SAME_AT_MOST]]
+    cases = [(each.form, each.seed, each.digest) for each in forms_in_turn(run)[:SAME_AT_MOST]]
 
     def work() -> Outcome:
         if not planted(str(ROOT / mutant.path), source, mutated_source(mutant, ROOT)):
@@ -141,6 +141,15 @@ def outcome_of(mutant: Mutant, tried: Sequence[Tried]) -> Outcome:
 
     found = _forked(work, SECONDS_AT_MOST)
     return Outcome(Found.COMPILER, text="it stops, or does not end") if found is None else found
+
+
+def forms_in_turn(models: Sequence[Tried]) -> list[Tried]:
+    """The quickest model of each form, then the next of each: forms differ more than models of one form."""
+    of_forms: dict[str, list[Tried]] = {}
+    for each in sorted(models, key=lambda each: each.seconds):
+        of_forms.setdefault(each.form, []).append(each)
+    rounds = zip_longest(*of_forms.values())
+    return [each for several in rounds for each in several if each is not None]
 
 
 def _forked(work: Callable[[], Result], seconds: float | None) -> Result | None:

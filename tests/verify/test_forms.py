@@ -55,10 +55,20 @@ def test_a_model_depends_on_its_form_and_seed_alone() -> None:
 
 
 def test_forms_take_turns() -> None:
-    assert list(all_cases(range(2), ("layer", "litert"))) == [("layer", 0), ("litert", 0), ("layer", 1)]
+    assert list(all_cases(range(2), ("rows", "litert"))) == [("rows", 0), ("litert", 0), ("rows", 1)]
+    assert list(all_cases(range(1, 2), ("grouped",))) == [("grouped", 2), ("grouped", 3)]
 
 
 # Faults in the compiler
+
+
+def test_forms_are_tried_in_turn_the_quickest_models_first() -> None:
+    models = [campaign.Tried(form, seed, "", seconds, {}) for form, seed, seconds in
+              (("a", 0, 0.3), ("a", 1, 0.1), ("b", 0, 0.2), ("a", 2, 0.2))]  # fmt: skip
+    assert [(each.form, each.seed) for each in campaign.forms_in_turn(models)] == [
+        ("a", 1), ("b", 0), ("a", 2), ("a", 0),
+    ]  # fmt: skip
+
 
 CASES = [("chain", 0), ("depthwise", 0)]
 
