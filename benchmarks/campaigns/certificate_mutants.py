@@ -37,8 +37,9 @@ Result = TypeVar("Result")
 ROOT = Path(weft.__file__).parent
 COMPILER = "compiler/targets/accel/"
 
-NOT_MUTATED = ("check.py", "check_at_once.py", "cost/")
-"""Parts of the compiler that decide nothing of what a program computes: the checker, and estimates of cost."""
+NOT_MUTATED = ("check.py", "check_at_once.py", "cost/", "operators/host_moves.py", "link/host_part.py")
+"""Parts of the compiler that decide nothing of what a program of the core computes: the checker, estimates of cost, and
+the host's part, which a certificate trusts."""
 
 SECONDS_AT_MOST = 600
 """For what is compiled and proved with a mutant."""

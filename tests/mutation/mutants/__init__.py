@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    accelerator,
     compiler,
     exploration,
     gpu,
@@ -27,6 +28,7 @@ PARTS: dict[str, tuple[Mutant, ...]] = {
     "compiler": compiler.MUTANTS,
     "processors": processors.MUTANTS,
     "programs": programs.MUTANTS,
+    "accelerator": accelerator.MUTANTS,
     "gradients": gradients.MUTANTS,
     "quantisation": quantisation.MUTANTS,
     "exploration": exploration.MUTANTS,
