@@ -333,7 +333,7 @@ def signal(draw: random.Random) -> Case:
         filters = channels if groups > 1 else draw.choice((4, 8, 20))
         values = np.random.default_rng(filters).integers(-99, 99, (filters, channels // groups, rows, columns))
         numbers = Constant(values.astype(np.int8))
-        weights = call("dequantise", numbers, Constant(np.float32(0.01)), Constant(np.int8(0)))
+        weights = call("dequantise", numbers, Constant(np.array(0.01, np.float32)), Constant(np.array(0, np.int8)))
         pads = (rows - 1, draw.randint(0, columns), 0, draw.randint(0, columns))
         made = call("nn.conv2d", value, weights, groups=groups, pads=pads, strides=(1, draw.choice((1, 1, 2))))
         value = quantised(made, 0.1)

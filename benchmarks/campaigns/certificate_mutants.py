@@ -161,7 +161,7 @@ def _forked(work: Callable[[], Result], seconds: float | None) -> Result | None:
     process.start()
     sender.close()
     try:
-        return receiver.recv() if receiver.poll(seconds) else None  # type: ignore[no-any-return]
+        return receiver.recv() if receiver.poll(seconds) else None
     except EOFError:
         return None
     finally:
