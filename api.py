@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
-from .compiler.model import CompiledModel, GpuCode, HostCode, HostProgram, OpenModel
+from .compiler.model import CompiledModel, CutModel, GpuCode, HostCode, HostProgram, OpenModel
 from .compiler.targets.errors import CompileError
 from .compiler.targets.registry import find_target
 from .imports import IMPORTS
@@ -211,6 +211,8 @@ def _load_system(
             from .runtime.artifact import load as load_artifact
 
         model = load_artifact(model, None)
+    if isinstance(model, CutModel):
+        raise DeviceError(f"results of {model.name!r} have another size in each run", hint="run it without a system")
     trusted = not model.from_file
     load_core = partial(_load, progress=progress, trusted=trusted)
     return SystemModule(model, config, device or "fsim", load_core, dram=dram, progress=progress)

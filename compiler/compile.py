@@ -12,10 +12,12 @@ from typing import Any
 
 from ..collector import collector_waits
 from .frontends import Source, read
+from .frontends.errors import NeedsValueError
+from .frontends.source import Divisible
 from .graph import Family, Module, calls
 from .graph.registry import operator_of
 from .graph.symbolic import SymbolicTypes, sizes_text
-from .model import CompiledModel, HostStep, OpenModel
+from .model import CompiledModel, CutModel, HostStep, OpenModel
 from .passes.manager import Pass
 from .passes.pipeline import PassOptions, run_passes
 from .passes.source_products import products_of_nodes
@@ -72,7 +74,15 @@ def compile_model(
     open_sizes = {size: each.name for each in source.inputs(shapes) for size in each.shape if isinstance(size, str)}
 
     def compile_at(input_shapes: Shapes) -> CompiledModel:
-        module = source.module(input_shapes, require_quantised=target.require_quantised)
+        try:
+            module = source.module(input_shapes, require_quantised=target.require_quantised)
+        except NeedsValueError as error:
+            if job.strict or not isinstance(source, Divisible):
+                raise
+            head, tail = source.cut(input_shapes, error)
+            module = head.module(input_shapes, require_quantised=target.require_quantised)
+            made = _compile_module(module, source.name, target, chosen, passes, job)
+            return CutModel.of(made, tail, tail.outputs, tail.operators, tail.reason)
         return _compile_module(module, source.name, target, chosen, passes, job)
 
     if open_sizes and target.takes_open_sizes:

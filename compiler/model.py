@@ -8,7 +8,7 @@ A model for a CPU is one host step; one for the accelerator has both kinds in tu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -484,6 +484,28 @@ class CompiledModel:
     def programs(self) -> tuple[CoreStep, ...]:
         """The programs for the core, in the order of their running."""
         return tuple(step for step in self.steps if isinstance(step, CoreStep))
+
+
+@dataclass(frozen=True, repr=False)
+class CutModel(CompiledModel):
+    """A model of which the last part has results whose size the values of a run decide. ``outputs`` are the tensors
+    that the compiled part makes; ``finish`` makes of them, and of the inputs, the ``results``, on the host, by NumPy.
+    No artifact holds one."""
+
+    finish: Callable[[Mapping[str, Array]], dict[str, Array]] = field(kw_only=True, compare=False)
+    results: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(
+        model: CompiledModel, finish: Callable[[Mapping[str, Array]], dict[str, Array]], results: tuple[str, ...],
+        operators: Sequence[tuple[str, str]], reason: str,
+    ) -> CutModel:  # fmt: skip
+        """``model`` and its last part; ``operators``: those of the last part by node, with the ``reason`` for their
+        place."""
+        nodes, kinds = (tuple(each) for each in zip(*operators, strict=True))
+        last = Layer("host_tail", nodes, "numpy", "numpy", "", (), 0, reason, kinds)
+        whole = {each.name: getattr(model, each.name) for each in fields(model)}
+        return CutModel(**{**whole, "layers": (*model.layers, last)}, finish=finish, results=results)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..compiler.graph.dtypes import dtype_name, numpy_dtype
-from ..compiler.model import CompiledModel, CoreStep, HostProgram, HostStep, TensorSlot
+from ..compiler.model import CompiledModel, CoreStep, CutModel, HostProgram, HostStep, TensorSlot
 from ..imports import IMPORTS
 from .errors import DeviceError, InputError
 from .host_steps import Executor
@@ -176,16 +176,31 @@ class LoadedModule:
         """
         values = self._checked(inputs)
         results = self._checked_outputs(outputs)
+        given = dict(values)
         with self._lock:
-            return self._run(values, results, trace, keep)
+            made = self._run(values, results, trace, keep)
+        return self._finished(given, made, keep)
 
     def run_counted(self, inputs: Mapping[str, Array], kept: Kept | None = None) -> tuple[dict[str, Array], int | None]:
         """As :meth:`run`, with the cycles of this run's programs, whichever thread runs next; ``None`` where the device
         does not model time. ``kept``: whose states the inputs are, of which the device may hold a part already."""
         values = self._checked(inputs)
         with self._lock:
-            made = self._run(values, {}, False, False, kept)
-            return made, self.cycles
+            made, cycles = self._run(dict(values), {}, False, False, kept), self.cycles
+        return self._finished(values, made), cycles
+
+    def _finished(self, inputs: Mapping[str, Array], made: dict[str, Array], keep: bool = False) -> dict[str, Array]:
+        """The model's results, of what its compiled part made."""
+        if not isinstance(self.model, CutModel):
+            return made
+        results = {**made, **self.model.finish({**inputs, **made})}
+        return results if keep else {name: results[name] for name in self.model.results}
+
+    def _refuse_open_results(self) -> None:
+        if isinstance(self.model, CutModel):
+            raise DeviceError(
+                f"results of {self.model.name!r} have another size in each run", hint="module.run(inputs)"
+            )
 
     def _run(
         self, values: dict[str, Array], results: Mapping[str, Array], trace: bool, keep: bool, kept: Kept | None = None
@@ -234,6 +249,7 @@ class LoadedModule:
             from .gpu.executor import GpuExecutor
             from .gpu.on_device import gpu_of, run_on_device, tensors_there
 
+        self._refuse_open_results()
         step = self._steps[0] if len(self._steps) == 1 else None
         gpu = gpu_of(getattr(step, "executor", None))
         assert isinstance(step, _HostRun)
@@ -290,6 +306,7 @@ class LoadedModule:
         A device that does the host's part itself gets as many items at a time as it takes; others one after the other.
         ``runs`` are those of the last item. Raises as :meth:`run` does.
         """
+        self._refuse_open_results()
         values = named_inputs(inputs, self._input_names)
         counts = {value.shape[:1] for value in values.values()}
         if len(counts) != 1 or not next(iter(counts)) or 0 in next(iter(counts)):

@@ -14,7 +14,8 @@ class ModelError(GraphError):
 class NeedsValueError(ModelError):
     """A value that decides on shapes or on the course of the model is not known at compile time.
 
-    ``value`` is the expression; whoever can, gives the values of the inputs that it depends on (``values=``).
+    ``value`` is the expression; whoever can, gives the values of the inputs that it depends on (``values=``). ``span``:
+    the node that needs it.
     """
 
     def __init__(self, message: str, *, at: Span, value: Expr) -> None:
@@ -22,7 +23,7 @@ class NeedsValueError(ModelError):
         names = f"{', '.join(repr(each.name) for each in inputs[:3])}{' and others' if len(inputs) > 3 else ''}"
         hint = f"it depends on {names}; {_way_out(inputs)}" if inputs else ""
         super().__init__(message, at=at, hint=hint)
-        self.value = value
+        self.value, self.span = value, at
 
 
 def _way_out(inputs: Sequence[Var]) -> str:

@@ -19,8 +19,9 @@ from ...plugins import FRONT_ENDS, load_plugin, plugins
 from ...shown import with_article
 from ..graph import Module
 from ..graph.symbolic import SymbolicInput, SymbolicTypes
-from .errors import ModelError
+from .errors import ModelError, NeedsValueError
 from .litert import open_model as open_litert
+from .onnx.cut import Tail
 from .onnx.source import OnnxSource
 from .refusals import refuse_other_files
 from .stablehlo import open_model as open_stablehlo
@@ -53,6 +54,14 @@ class Resizable(Source, Protocol):
     def with_batch(self, batch: int) -> Source:
         """The model for ``batch`` samples at once: the first size of every input. ModelError if it is fixed to more
         than one."""
+
+
+@runtime_checkable
+class Divisible(Source, Protocol):
+    """A source that can be cut before results whose size the values of a run decide."""
+
+    def cut(self, shapes: Shapes, error: NeedsValueError) -> tuple[Source, Tail]:
+        """What can be compiled, and the rest. Raises ``error`` where something else is its cause."""
 
 
 def for_batch(source: Source, batch: int) -> tuple[Source, dict[str, tuple[int, ...]]]:

@@ -12,7 +12,7 @@ whose value decides on a shape by ``values``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from ...graph import Attrs, Expr, Function, GraphError, Module, Span, TensorType, Tuple, Var
+from ...graph import Attrs, Constant, Expr, Function, GraphError, Module, Span, TensorType, Tuple, Var
 from ...graph.dtypes import DTYPES
 from ..errors import ModelError, in_python
 from ..refusals import refuse_floats
@@ -101,6 +101,21 @@ def tensor_types(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) ->
     values = {name: reader.values.get(name) for name in named}
     return {name: value.type for name, value in values.items()
             if isinstance(value, Expr) and isinstance(value.type, TensorType)}  # fmt: skip
+
+
+def values_of(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]], names: Iterable[str]) -> dict[str, Expr]:
+    """What the tensors ``names`` of ``model`` are in the graph: constants where that is known. Raises `ModelError`,
+    also for what is no tensor."""
+    reader = _Reader(model, dict(shapes), {}, Reading(quantised=False))
+    reader.module()
+    found: dict[str, Expr] = {}
+    for name in names:
+        value = reader.values.get(name)
+        if not isinstance(value, Expr):
+            raise ModelError(f"{name!r} is no tensor, so the model cannot be cut there")
+        known = reader.static_value(value)
+        found[name] = value if known is None else Constant(known)
+    return found
 
 
 def load_model(source: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
@@ -252,7 +267,7 @@ class _Reader(Scope):
         readers: dict[str, list[int]] = {}
         missing: list[int] = []  # of each node: tensors that are not there yet
         for number, (name, node) in enumerate(nodes):
-            needed = {tensor for tensor in (*node.input, *_captured(node)) if tensor and tensor not in self.values}
+            needed = {tensor for tensor in (*node.input, *captured(node)) if tensor and tensor not in self.values}
             for tensor in needed:
                 if tensor not in produced:
                     raise ModelError(f"needs the tensor {tensor!r}, which nothing produces", at=Span((name,)))
@@ -304,12 +319,12 @@ def _results(name: str, value: Value | None) -> dict[str, Expr]:
     return {f"{name}[{i}]": item for i, item in enumerate(items)}
 
 
-def _captured(node: onnx.NodeProto) -> list[str]:
+def captured(node: onnx.NodeProto) -> list[str]:
     """Tensors of the surrounding graph that the subgraphs of a node use."""
     found: list[str] = []
     for graph in (attribute.g for attribute in node.attribute if attribute.HasField("g")):
         own = {value.name for value in (*graph.input, *graph.initializer)}
         own |= {output for inner in graph.node for output in inner.output}
-        used = [tensor for inner in graph.node for tensor in (*inner.input, *_captured(inner))]
+        used = [tensor for inner in graph.node for tensor in (*inner.input, *captured(inner))]
         found += [tensor for tensor in (*used, *(output.name for output in graph.output)) if tensor not in own]
     return found

@@ -9,7 +9,8 @@ import onnx
 
 from ...graph import Module
 from ...graph.symbolic import SymbolicInput, SymbolicTypes
-from ..errors import ModelError
+from ..errors import ModelError, NeedsValueError
+from .cut import Tail, cut
 from .reader import from_onnx, load_model
 from .symbolic import infer_types, symbolic_inputs
 
@@ -27,6 +28,14 @@ class OnnxSource:
 
     def module(self, shapes: Mapping[str, Sequence[int]], *, require_quantised: bool) -> Module:
         return from_onnx(self._model, shapes, require_quantised=require_quantised)
+
+    def cut(self, shapes: Mapping[str, Sequence[int]], error: NeedsValueError) -> tuple[OnnxSource, Tail]:
+        """The part that can be compiled, and what depends on results whose size the values of a run decide, which
+        ``error`` met. Raises ``error`` where something else is its cause."""
+        head, tail = cut(self._model, shapes, error)
+        made = OnnxSource(head)
+        made.name = self.name
+        return made, tail
 
     def with_batch(self, batch: int) -> OnnxSource:
         """The model for ``batch`` samples at once: what it knew of inner shapes is forgotten. ModelError for an input
