@@ -22,8 +22,8 @@ MUTANTS = (
         "islice(_fitting(problem), WIDTHS))", "islice(_fitting(problem), 1))", COSTS,
     ),
     Mutant(
-        "parts-of-rows-lie-together", "compiler/targets/accel/cost/tile_costs.py", "case left out",
-        "np.where(tiling.reduction < problem.reduction, tiling.reduction, math.inf)", "np.array(math.inf)", COSTS,
+        "parts-of-rows-lie-together", "compiler/targets/accel/cost/bursts.py", "case left out",
+        "np.where(tiling.reduction < problem.reduction, tiling.reduction, np.inf)", "np.array(np.inf)", COSTS,
     ),
     Mutant(
         "rows-of-a-matrix-one-by-one", "compiler/targets/accel/schedule/tiling.py", "case left out",

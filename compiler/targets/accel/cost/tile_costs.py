@@ -33,18 +33,24 @@ from ..schedule.tiling import (
     epilogues,
     sizes_worth_trying,
 )  # fmt: skip
+from .bursts import (
+    answered,
+    inputs_together,
+    lost_to_latency,
+    moved,
+    moved_input,
+    moved_matrix,
+    moved_result,
+    places_of,
+)
 from .tiles import Array, Tiles
-from .window_chunks import chunks_of_window, lost_with_chunk, pixels_together, reach_of_chunk
+from .window_chunks import chunks_of_window, reach_of_chunk
 
 INSTRUCTION_OVERHEAD = 24
 """Cycles assumed lost where one matrix instruction follows another, tokens included."""
 
 LOAD_OVERHEAD = 2
 """Cycles that the writer of a load engine loses between two LOADs (`hw.load_writer`)."""
-
-BURST_GAP = 7
-"""Cycles that the bus loses at a short burst among long ones, such as rows of a matrix among its weights: 32 rows of 64
-bytes beside 8 KiB of weights take 1,440 cycles, 160 more than their bytes."""
 
 DOUBLINGS = 6
 """Two engines that are equally busy take 1.1 % longer beside each other than one of them alone. Of eight networks
@@ -125,6 +131,7 @@ class Buffers:
     loads: Array | int  # how often it is filled from DRAM; 0 for results
     entry_bytes: Array | float = 0  # bytes read for an entry, on average
     zone: str = ""  # of ``acc``: what its zone is called there
+    bursts: Array | float = 0  # of an entry, on average, of those that a slow memory answers
 
 
 def buffers_of(problem: Problem, tiles: Tiles) -> Iterator[Buffers]:
@@ -145,9 +152,9 @@ def _buffers(problem: Problem, tiling: Tiles, loops: _Loops) -> Iterator[Buffers
         stage: math.prod(size for axis, size in sizes.items() if axis not in axes)
         for stage, axes in kernel.section.repeated
     }
-    wide_bytes = _bytes_of_results(problem, tiling, config.read_outstanding)
+    wide_bytes, bursts = moved_result(problem, tiling, config.read_outstanding)
     for stage in kernel.stages.widened:
-        yield Buffers(Memory.ACC, small.get(stage, epilogue), threads, epilogues_in_all, wide_bytes, "load")
+        yield Buffers(Memory.ACC, small.get(stage, epilogue), threads, epilogues_in_all, wide_bytes, "load", bursts)
     written = {stage for stage, _ in kernel.stages.in_place}
     computed = sum(entries for stage, entries in small.items() if stage not in (*kernel.stages.widened, *written))
     whole = problem.vector_buffers - sum(stage not in small for stage in kernel.stages.widened)
@@ -167,50 +174,23 @@ def _buffers(problem: Problem, tiling: Tiles, loops: _Loops) -> Iterator[Buffers
     chunks = chunks_of(problem, tiling)
     if not problem.is_matrix:
         height, width = reach_of_chunk(problem, kernel.window, tiling, (height, width))
-        read: Array | float = config.out_bytes
-        if problem.window_places:
-            together = pixels_together(problem, kernel.window, height, width) * parts
-            read = _bytes_apart(problem, config.out_bytes, together, config.read_outstanding)
-        yield Buffers(Memory.ACC, groups * height * width, threads, tiles * chunks, read * inside, "load")
+        together = inputs_together(problem, kernel.window, (height, width), tiling.groups) * parts
+        long = problem.window_places > 0
+        read, bursts = moved(problem, config.out_bytes, together, config.read_outstanding, rows=long)
+        entries = groups * height * width
+        yield Buffers(Memory.ACC, entries, threads, tiles * chunks, read * inside, "load", bursts * inside)
         return
     read = np.where(tiling.reduction > 0, tiling.reduction, tiling.groups)
+    together = inputs_together(problem, kernel.window, (height, width), read // kernel.blocks.input_parts)
+    read_bytes, bursts = moved_input(problem, tiling, together * kernel.blocks.input_parts)
     pitch = row_pitch(width) if kernel.section.tapped else width
     copies, loads = _where(chunks == 1, loops.placed(problem.data_axes), loops.in_tiles(problem.data_axes, chunks))
-    yield Buffers(Memory.INP, read * height * pitch, copies, loads, _bytes_of_inputs(problem, tiling) * inside)
+    yield Buffers(Memory.INP, read * height * pitch, copies, loads, read_bytes * inside, bursts=bursts * inside)
     copies, loads = _where(chunks == 1, loops.placed(problem.matrix_axes), loops.in_tiles(problem.matrix_axes, chunks))
     matrices = groups * np.maximum(tiling.reduction, 1) * problem.taps
-    yield Buffers(Memory.WGT, matrices, copies, loads, problem.matrix_bytes * problem.kept_share)
-
-
-def _bytes_of_inputs(problem: Problem, tiling: Tiles) -> Array | float:
-    """Bytes for which the bus is taken by one input entry of a matrix product.
-
-    Of images that are rows, the entries of one image lie together.
-    """
-    config = problem.config
-    entry = Scratchpad.INP.dram_bytes(config)
-    if not problem.images_are_rows:
-        return entry
-    together = np.where(tiling.reduction < problem.reduction, tiling.reduction, math.inf)
-    return _bytes_apart(problem, entry, together, config.read_outstanding)
-
-
-def _bytes_of_results(problem: Problem, tiling: Tiles, outstanding: int) -> Array | float:
-    """Bytes for which the bus is taken by one entry of a result, or of an operand like it."""
-    config = problem.config
-    if not problem.images_are_rows:
-        return config.out_bytes
-    groups = tiling.epilogue_groups
-    together = np.where(groups < problem.output[1], groups * problem.parts, math.inf)
-    return _bytes_apart(problem, config.out_bytes, together, outstanding)
-
-
-def _bytes_apart(problem: Problem, entry_bytes: int, together: Array, outstanding: int) -> Array:
-    """Bytes for which the bus is taken by an entry where so many lie ``together``: these are a burst, and there can be
-    no more of them under way than are ``outstanding``."""
-    gap = BURST_GAP if problem.images_are_rows else 0
-    slowest = problem.bytes_per_cycle * problem.rate.latency / outstanding / together
-    return np.maximum(entry_bytes + problem.bytes_per_cycle * gap / together, slowest)
+    of_matrix, bursts = moved_matrix(problem, tiling)
+    kept = problem.kept_share
+    yield Buffers(Memory.WGT, matrices, copies, loads, of_matrix * kept, bursts=bursts * kept)
 
 
 def _where(condition: Array, first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -375,8 +355,10 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
         vector += pixels * problem.taps
     instructions = np.where(problem.is_matrix | (chunks > 1), tiles * chunks, 0)
     # Results; reads and writes share the memory.
-    written = pixels * _bytes_of_results(problem, tiling, config.write_outstanding)
-    traffic = np.full(len(tiling), written / problem.bytes_per_cycle)
+    result_bytes, bursts = moved_result(problem, tiling, config.write_outstanding)
+    traffic = np.full(len(tiling), pixels * result_bytes / problem.bytes_per_cycle)
+    writing = answered(problem, pixels * bursts, config.write_outstanding)
+    reading = np.zeros(len(tiling))
     exposed = np.zeros(len(tiling))
     ahead = np.zeros(len(tiling))  # of the first loads, cycles of weights that may come before the layer begins
     for buffer in buffers:
@@ -384,6 +366,7 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
             continue  # it is not loaded
         cycles = buffer.entries * buffer.entry_bytes / problem.bytes_per_cycle
         traffic += (cycles + LOAD_OVERHEAD) * buffer.loads
+        reading += answered(problem, buffer.entries * buffer.bursts * buffer.loads, config.read_outstanding)
         instructions = instructions + buffer.loads
         if buffer.scratchpad is Memory.WGT and not problem.kernel.section.own_matrices:
             ahead = np.where(buffer.entries * buffer.loads <= config.wgt_depth // 2, cycles, 0.0)
@@ -391,8 +374,13 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
         place = _place(problem, buffer)
         full = used[place] + buffer.entries > problem.rooms[place]  # no room to load ahead
         exposed += np.where((buffer.copies == 1) & (buffer.loads > 1) & full, cycles * (buffer.loads - 1), 0.0)
-        if problem.window_places and buffer.zone == "load":
-            exposed += lost_with_chunk(problem, buffer.entries, cycles, vector / (tiles * chunks)) * buffer.loads
+        if _comes_with_tiles(problem, buffer):
+            in_vector = buffer.scratchpad is Memory.ACC
+            free = problem.rooms[place] - used[place]
+            places = places_of(problem, buffer.entries, buffer.copies, free, vector=in_vector)
+            work = (vector if in_vector else np.maximum(matrix, vector)) / buffer.loads
+            # A scratchpad takes an entry a cycle.
+            exposed += lost_to_latency(problem, places, np.maximum(cycles, buffer.entries), work) * buffer.loads
     if not problem.beside:
         in_chunks = 1 if problem.is_matrix else chunks  # which are loaded while the vector engine works on others
         exposed += np.where((tiling.threads == 1) | (tiles == 1), vector / (tiles * in_chunks), 0.0)
@@ -400,6 +388,7 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
     exposed += _at_the_ends(problem, tiling, tiles, chunks, vector)
     of_epilogues, waiting = _of_epilogues(problem, tiling, tiles)
     traffic += (instructions + of_epilogues) * config.instruction_bytes / problem.bytes_per_cycle
+    traffic = np.maximum(traffic, np.maximum(reading, writing))
     exposed += waiting
     # Where the bus is busy all the time, weights for which there is room are loaded beside the layer before; the
     # last products are what the bus does not hide.
@@ -413,6 +402,13 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
         )), np.zeros(len(tiling), np.int64),
     )  # fmt: skip
     return Works(fits, matrix, vector, traffic, exposed, uneven, ahead)
+
+
+def _comes_with_tiles(problem: Problem, buffer: Buffers) -> bool:
+    """Whether it holds what the anchor of a layer reads, a part at a time."""
+    if problem.is_matrix:
+        return buffer.scratchpad in (Memory.INP, Memory.WGT)
+    return problem.kernel.window is not None and buffer.zone == "load"
 
 
 def _of_epilogues(problem: Problem, tiling: Tiles, tiles: Array) -> tuple[Array, Array]:

@@ -24,21 +24,3 @@ def reach_of_chunk(problem: Problem, window: Window, tiling: Tiles, reach: tuple
     left = np.where(tiling.reduction > 0, window.kernel[axis] - tiling.reduction, 0) * window.dilations[axis]
     height, width = reach
     return (height, width - left) if axis else (height - left, width)
-
-
-def pixels_together(problem: Problem, window: Window, height: Array, width: Array) -> Array:
-    """Of so many rows and columns, the pixels that lie together in DRAM: whole rows of the picture do."""
-    _, left, _, right = window.pads
-    _, whole = window.reach(*problem.output[2:])
-    return np.where(width >= whole - left - right, height * width, width)
-
-
-def lost_with_chunk(problem: Problem, entries: Array | int, bus: Array | float, vector: Array) -> Array:
-    """Cycles lost with each chunk of so many accumulator ``entries``, which takes so many cycles of the ``bus`` and of
-    the ``vector`` engine: its load begins when the chunk before it in the same place is reduced, and a bank has a few
-    places.
-    """
-    bank = problem.config.acc_depth // problem.config.acc_banks
-    places = np.maximum(bank // np.asarray(entries), 1)
-    lost: Array = (problem.rate.latency + bus + vector) / places - np.maximum(bus, vector)
-    return np.maximum(lost, 0)
