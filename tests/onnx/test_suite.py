@@ -11,7 +11,7 @@ import pytest
 from weft.benchmarks.campaigns import onnx_suite
 from weft.runtime.gpu.opencl import OPTIONS_VARIABLE
 
-EVERY = {"reference": 10, "cpu": 20, "cuda": 120}  # of the default run's tests, one in so many
+EVERY = {"reference": 10, "cpu": 60, "cuda": 120}  # of the suite's tests, one in so many; all by `make test-long`
 EVERY_ON_OPENCL = 60
 
 
