@@ -490,10 +490,11 @@ class CompiledModel:
 class CutModel(CompiledModel):
     """A model of which the last part has results whose size the values of a run decide. ``outputs`` are the tensors
     that the compiled part makes; ``finish`` makes of them, and of the inputs, the ``results``, on the host, by NumPy.
-    No artifact holds one."""
+    ``last`` says what that does, and why: it is none of the ``layers``. No artifact holds one."""
 
     finish: Callable[[Mapping[str, Array]], dict[str, Array]] = field(kw_only=True, compare=False)
     results: tuple[str, ...] = ()
+    last: Layer = field(kw_only=True)
 
     @staticmethod
     def of(
@@ -505,7 +506,7 @@ class CutModel(CompiledModel):
         nodes, kinds = (tuple(each) for each in zip(*operators, strict=True))
         last = Layer("host_tail", nodes, "numpy", "numpy", "", (), 0, reason, kinds)
         whole = {each.name: getattr(model, each.name) for each in fields(model)}
-        return CutModel(**{**whole, "layers": (*model.layers, last)}, finish=finish, results=results)
+        return CutModel(**whole, finish=finish, results=results, last=last)
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ def to_bytes(model: CompiledModel | OpenModel) -> bytes:
         raise ArtifactError(f"an artifact has fixed sizes, but {model.name!r} leaves some open: {sizes}",
                             hint="compile it with shapes=, or save model.at(sizes)")  # fmt: skip
     if isinstance(model, CutModel):
-        reason = model.layers[-1].reason
+        reason = model.last.reason
         raise ArtifactError(f"an artifact has fixed sizes, but results of {model.name!r} have any: {reason}",
                             hint="save a model that ends before that operator, or run it without saving")  # fmt: skip
     check_sizes(model)

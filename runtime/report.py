@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..compiler.model import CompiledModel, HostStep
+from ..compiler.model import CompiledModel, CutModel, HostStep
 from ..imports import IMPORTS
 from .errors import DeviceError
 from .module import HOW_TO_TRACE, LoadedModule
@@ -31,7 +31,8 @@ _QUOTED = re.compile(r" ?'[^']*'")
 
 def placement_records(model: CompiledModel) -> list[Record]:
     """For each layer: where it runs and why not where it was meant to, its share of the multiply-accumulates."""
-    total = sum(layer.macs for layer in model.layers) or 1
+    layers = (*model.layers, model.last) if isinstance(model, CutModel) else model.layers
+    total = sum(layer.macs for layer in layers) or 1
     return [
         {
             "layer": layer.name,
@@ -47,7 +48,7 @@ def placement_records(model: CompiledModel) -> list[Record]:
             "saved_bytes": layer.saved_bytes,
             "form": layer.form,
         }
-        for layer in model.layers
+        for layer in layers
     ]
 
 

@@ -20,6 +20,8 @@ from weft.compiler.model import CutModel
 from weft.errors import WeftError
 from weft.examples.precise import precise_session
 from weft.hw.system_config import SystemConfig
+from weft.runtime.profile_host import profile_host
+from weft.runtime.report import placement_records
 
 BOXES, CLASSES = 40, 3
 TARGETS: dict[str, tuple[dict[str, Any], str | None]] = {
@@ -124,8 +126,8 @@ def test_it_runs_as_onnxruntime_runs_it(name: str, target: str) -> None:
     assert isinstance(compiled, CutModel)
     network_on = {"accel": "core", "cpu": "cpu"}.get(target, "gpu")
     assert sum(layer.device == network_on and layer.macs > 0 for layer in compiled.layers) >= 2
-    assert compiled.layers[-1].device == "numpy"
-    assert "size of its result" in compiled.layers[-1].reason
+    assert compiled.last.device == "numpy"
+    assert "size of its result" in compiled.last.reason
     module = weft.load(compiled, device=device) if device else weft.load(compiled)
     sizes = set()
     for seed in range(3):
@@ -160,6 +162,13 @@ def test_what_has_no_place_for_such_results_says_so(tmp_path: Path) -> None:
         weft.load(compiled, system=SystemConfig(cores=(compiled.config,)))
     with pytest.raises(NeedsValueError, match="NonZero"):
         weft.compile(model_of("selected"), target="cpu", strict=True)
+
+
+def test_reports_name_the_last_part_and_profiles_measure_the_rest() -> None:
+    model = model_of("selected")
+    module = weft.load(weft.compile(model, target="cpu"))
+    assert placement_records(module.model)[-1]["operators"] == ["NonZero", "Transpose", "GatherND"]
+    assert len(profile_host(module, inputs_of(model, 0), runs=1)) == len(module.model.layers)
 
 
 def test_other_causes_are_refused_as_before() -> None:
