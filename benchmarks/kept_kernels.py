@@ -4,8 +4,8 @@ Each compilation is a process of its own; all share a cache, which is empty at f
 an installed package has them. CPU seconds of `weft.compile`, imports included, and the entries that it made. Exit
 status 1 where one takes longer than allowed.
 
-    python -m benchmarks kept_kernels
-    python -m benchmarks kept_kernels --networks resnet18 --core tiny --json kept.json
+    python benchmarks/kept_kernels.py
+    python benchmarks/kept_kernels.py --networks resnet18 --core tiny --json kept.json
 """
 
 from __future__ import annotations
