@@ -161,9 +161,8 @@ function canvasOf(canvas, height) {
   if (canvas.style.height !== `${height}px`) canvas.style.height = `${height}px`;
   if (canvas.width !== across) canvas.width = across;
   if (canvas.height !== down) canvas.height = down;
-  canvas.getContext("2d").setTransform(1, 0, 0, 1, 0, 0);
-  canvas.getContext("2d").clearRect(0, 0, across, down);
   const pen = canvas.getContext("2d");
+  pen.reset();  // nothing of the drawing before is left, nor how its text was aligned
   pen.setTransform(scale, 0, 0, scale, 0, 0);
   pen.font = "11px system-ui, sans-serif";
   return { pen, width, height };
@@ -187,7 +186,8 @@ function timelineOf(side, binned, options) {
       const x = at(layer.start, width), x2 = at(layer.end, width);
       pen.fillStyle = place === state.layerOf[side] ? colour("--chosen") : colour(place % 2 ? "--strip-a" : "--strip-b");
       pen.fillRect(x, 4, Math.max(1, x2 - x - .5), 13);
-      if (x2 - x > 60) { pen.fillStyle = colour("--card"); pen.fillText(clipped(shortName(layer.name), Math.floor((x2 - x - 8) / 6)), Math.max(x, LEFT) + 4, 14); }
+      const left = Math.max(x, LEFT), room = Math.floor((x2 - left - 8) / 6);
+      if (room > 8) { pen.fillStyle = colour("--card"); pen.fillText(clipped(shortName(layer.name), room), left + 4, 14); }
     });
     binned.rows.forEach((row, lane) => {
       const y = TOP + lane * (LANE + GAP), levels = new Float64Array(binned.bins), tall = options.code && lane < ENGINES.length ? LANE - 10 : LANE;

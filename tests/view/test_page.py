@@ -155,6 +155,53 @@ def test_a_click_leads_from_node_to_cycle_and_back(one: dict[str, Any]) -> None:
     assert not found["overflow"]
 
 
+def test_a_picture_drawn_again_is_the_same(two: str) -> None:
+    probe = (
+        SETTLED
+        + """
+      const pictures = () => [...document.querySelectorAll("canvas")].map(canvas => canvas.toDataURL());
+      while (layersOf(0)[state.layer].end === undefined) { step(1); await settle(); }
+      const once = pictures();
+      views.forEach(view => view.draw());
+      return pictures().map((picture, place) => picture === once[place]);
+    """
+    )
+    found = shown_by_browser(two, probe, WIDE)
+    assert len(found) > 4
+    assert all(found)
+
+
+def test_a_label_stands_on_the_part_of_its_layer_that_is_in_view(one: dict[str, Any]) -> None:
+    probe = (
+        SETTLED
+        + """
+      const run = views[0], wide = run.canvas.clientWidth, labels = [];
+      const draw = CanvasRenderingContext2D.prototype.fillText, halves = { left: 0, start: 0, center: .5, right: 1 };
+      const longest = layersOf(0).filter(layer => layer.end < sides[0].cycles)
+        .reduce((a, b) => b.end - b.start > a.end - a.start ? b : a);
+      CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+        const long = this.measureText(text).width, half = halves[this.textAlign] * long;
+        if (y === 14) labels.push([x - half, x - half + long]);
+        draw.call(this, text, x, y);
+      };
+      const span = Math.min(longest.end - longest.start, sides[0].cycles - longest.end);
+      return [1, .5, .2, .1, .05].map(share => {
+        labels.length = 0;
+        run.show(longest.end - share * span, span);
+        const end = LEFT + share * (wide - LEFT - 8), mine = labels.filter(each => each[0] < end);
+        return [mine.length, mine.filter(each => each[0] < LEFT || each[1] > end).length];
+      });
+    """
+    )
+    layers = [
+        {**layer, "name": "a_layer_with_a_name_that_is_as_long_as_names_of_exported_networks_are"}
+        for layer in one["layers"]
+    ]
+    found = shown_by_browser(view_page([{**one, "layers": layers}]), probe, WIDE)
+    assert found[0][0] == 1
+    assert [outside for _, outside in found] == [0, 0, 0, 0, 0]
+
+
 def test_two_compilations_stand_side_by_side(two: str) -> None:
     probe = (
         SETTLED
