@@ -4,8 +4,9 @@
     python benchmarks/view.py resnet18-float --target cpu --limits       # kernels of this machine's processor
     python benchmarks/view.py model.weft --json view.json
 
-A click is on a layer: until all that the page shows of it is drawn. Every layer is clicked once. The times are those of
-this machine, without a GPU.
+A click is on a layer: until all that the page shows of it is drawn. Every layer is clicked in five rounds, each time as if
+it was never opened, and the fastest of its clicks counts: a machine that does other work lengthens some. The times are
+those of this machine, without a GPU.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ LIMITS = {"bytes": 3_000_000, "first paint, ms": 1000.0, "longest click, ms": 10
 
 PROBE = """
   await new Promise(done => setTimeout(done, 1500));
-  const paint = performance.getEntriesByName("first-contentful-paint")[0], clicks = [];
-  for (let layer = 0; layer < layersOf(0).length; layer += 1) {
-    const started = performance.now();
-    await choose(layer);
-    document.body.getBoundingClientRect();  // what was changed is laid out
-    clicks.push(performance.now() - started);
-  }
+  const paint = performance.getEntriesByName("first-contentful-paint")[0], clicks = layersOf(0).map(() => Infinity);
+  for (let round = 0; round < 5; round += 1)
+    for (let layer = 0; layer < clicks.length; layer += 1) {
+      unpacked[0].clear();
+      const started = performance.now();
+      await choose(layer);
+      document.body.getBoundingClientRect();  // what was changed is laid out
+      clicks[layer] = Math.min(clicks[layer], performance.now() - started);
+    }
   return { paint: paint ? paint.startTime : null, clicks };
 """
 
