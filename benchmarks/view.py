@@ -4,9 +4,9 @@
     python benchmarks/view.py resnet18-float --target cpu --limits       # kernels of this machine's processor
     python benchmarks/view.py model.weft --json view.json
 
-A click is on a layer: until all that the page shows of it is drawn. Every layer is clicked in five rounds, each time as if
-it was never opened, and the fastest of its clicks counts: a machine that does other work lengthens some. The times are
-those of this machine, without a GPU.
+A click is on a layer: until all that the page shows of it is drawn. Every layer is clicked in five rounds, each time as
+if it was never opened, and the fastest of its clicks counts: a machine that does other work lengthens some. The times
+are those of this machine, without a GPU.
 """
 
 from __future__ import annotations
