@@ -54,7 +54,7 @@ RUNTIME = "wasm_runtime.cpp"
 
 def wasm_module() -> bytes:
     """The module; takes some seconds the first time. :class:`BuildError` if its compiler is missing."""
-    version = _zig_version()
+    version = zig_version()
     texts = {name: resources.files(__package__).joinpath(name).read_text() for name in (*SOURCES, *HEADERS)}
     texts |= {INTERFACE: interface_header(), FUNCTIONAL_INTERFACE: functional_header()}
 
@@ -69,7 +69,7 @@ def wasm_module() -> bytes:
 def linked_module(objects: Sequence[bytes], exports: Sequence[str]) -> bytes:
     """A module of object files of WebAssembly, with ``weft_allocate`` for the memory that its functions work on. It
     imports nothing; :class:`BuildError` where the objects need more than is there."""
-    version = _zig_version()
+    version = zig_version()
     text = resources.files(__package__).joinpath(RUNTIME).read_text()
 
     def build() -> bytes:
@@ -88,7 +88,8 @@ def linked_module(objects: Sequence[bytes], exports: Sequence[str]) -> bytes:
     return kept("wasm", key, build, accept=lambda content: content.startswith(MAGIC))
 
 
-def _zig_version() -> str:
+def zig_version() -> str:
+    """The version of the compiler; BuildError where there is none, which is best told before any work."""
     try:
         return metadata.version("ziglang")
     except metadata.PackageNotFoundError as error:

@@ -7,10 +7,15 @@ import gzip
 import json
 import re
 import shlex
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from weft.cli import app
+from weft.cli.errors import run
+from weft.cli.output import err
+from weft.sim import wasm
 from weft.tests.browser import shown_by_browser
 from weft.tests.cli.test_cli import MODEL, weft
 from weft.tests.view.test_page import SETTLED
@@ -98,3 +103,16 @@ def test_what_is_wrong_is_said_first(tmp_path: Path) -> None:
         assert result.returncode != 0
         assert said in result.stderr
         assert "Traceback" not in result.stderr
+
+
+def test_a_missing_compiler_of_a_live_page_is_told_before_the_work(
+    artifact: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def version(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(wasm.metadata, "version", version)
+    assert run(app, ["view", str(artifact), "--live"], err) == 1
+    said = re.sub(r"\s+", " ", capsys.readouterr().err).strip()
+    assert said.startswith("error: the simulators cannot be compiled to WebAssembly")
+    assert said.endswith("hint: pip install 'weft[browser]'")
