@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..graph import Family, Module, calls
@@ -61,6 +62,16 @@ def refuse_other_files(path: Path) -> None:
         return
     line = next(line for name, line in EXPORTS.items() if name in what)
     raise ModelError(f"{str(path)!r} is {what}, not a graph that can be compiled", hint=line)
+
+
+def refuse_unknown_shapes(shapes: Iterable[str], inputs: Iterable[str]) -> None:
+    """ModelError for the first name of ``shapes`` that is no input."""
+    known = list(inputs)
+    for name in sorted(set(shapes) - set(known)):
+        raise ModelError(
+            f"a shape is given for {name!r}, but the inputs are {', '.join(map(repr, known)) or 'none'}",
+            hint="name an input, with all of its sizes: 'weft shapes' prints them",
+        )
 
 
 def refuse_floats(module: Module) -> None:

@@ -74,6 +74,8 @@ MISTAKES = {
     "compile m.pt": "'m.pt' is weights or a module of PyTorch, not a graph that can be compiled; hint: export it",
     "compile m.safetensors": "is weights without a graph, not a graph that can be compiled; hint: load them into",
     "compile cut.onnx": "'cut.onnx' is not a complete ONNX file",
+    "run picture.png": "it begins as another kind of file: models are .onnx, .tflite, .pt2",
+    "run digits.onnx --shape N=1": "the inputs are 'image'; hint: name an input, with all of its sizes: 'weft shapes'",
     "compile empty.onnx": "it has no graph with outputs; hint: is it truncated?",
     "compile .": "'.': a folder, where a file is wanted",
     "compile digits.onnx --tuned none.sqlite": "no tuning database 'none.sqlite'; hint: make it with `weft tune`",
@@ -113,6 +115,7 @@ def prepare(folder: Path) -> None:
     (folder / "m.safetensors").write_text("xx")
     (folder / "cut.onnx").write_bytes(MODEL.read_bytes()[:300])
     (folder / "empty.onnx").write_bytes(b"")
+    (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(50))
     (folder / "odd.json").write_text('{"block_in": 7}')
     (folder / "broken.json").write_text("{")
     (folder / "bad.toml").write_text('base = "tiny"\n[core]\nblok_in = [4]\n')

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...graph import Attrs, Function, GraphError, Module, Span, TensorType, Tuple, Var
 from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_symbolic
 from ..errors import ModelError
-from ..refusals import refuse_floats
+from ..refusals import refuse_floats, refuse_unknown_shapes
 from .file import TensorInfo, read_file, supported
 from .reader import GraphReader, refuse_unknown, variables_of
 from .site import Held, Memory
@@ -70,6 +70,7 @@ class LitertSource:
         found = [SymbolicInput(name, tuple(f"{name}.{axis}" if size < 0 else size
                                            for axis, size in enumerate(tensor.open_shape)), tensor.element)
                  for name, tensor in self._fields()]  # fmt: skip
+        refuse_unknown_shapes(shapes, [each.name for each in found])
         try:
             sizes = bind_sizes(found, shapes)
         except GraphError as error:

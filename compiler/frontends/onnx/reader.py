@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from ...graph import Attrs, Constant, Expr, Function, GraphError, Module, Span, TensorType, Tuple, Var
 from ...graph.dtypes import DTYPES
 from ..errors import ModelError, in_python
-from ..refusals import refuse_floats
+from ..refusals import ONNX_START, refuse_floats, refuse_unknown_shapes
 from . import (
     activation,
     attention,
@@ -132,14 +132,23 @@ def load_model(source: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
                     f"{name} is no ONNX file but a zip, as the artifacts of 'weft compile' are",
                     hint="give the model that it was made from; 'weft run' takes artifacts",
                 ) from None
-            raise ModelError(f"{name} is not a complete ONNX file: {error}", hint="is it truncated?") from None
+            raise ModelError(f"{name} is not a complete ONNX file: {error}", hint=_why_incomplete(source)) from None
         except OSError as error:
             raise ModelError(f"{name} cannot be read: {error.strerror or error}") from None
         except (onnx.checker.ValidationError, RuntimeError) as error:  # the latter of names that no file can have
             raise ModelError(f"{name} is not a valid ONNX file: {str(error).splitlines()[0]}") from None
     if not model.HasField("graph") or not model.graph.output:
-        raise ModelError(f"{name} is not a complete ONNX file: it has no graph with outputs", hint="is it truncated?")
+        raise ModelError(
+            f"{name} is not a complete ONNX file: it has no graph with outputs", hint=_why_incomplete(source)
+        )
     return model
+
+
+def _why_incomplete(source: str | Path | bytes | onnx.ModelProto) -> str:
+    begin = ONNX_START if isinstance(source, onnx.ModelProto) else _begin_of(source)
+    if not begin or begin.startswith(ONNX_START):
+        return "is it truncated?"
+    return "it begins as another kind of file: models are .onnx, .tflite, .pt2 of PyTorch or .mlir of StableHLO"
 
 
 def _begin_of(source: str | Path | bytes) -> bytes:
@@ -195,10 +204,7 @@ class _Reader(Scope):
 
     def _inputs(self) -> None:
         inputs = [value for value in self.graph.input if value.name not in self.values]
-        unknown = sorted(set(self.shapes) - {value.name for value in inputs})
-        if unknown:
-            known = ", ".join(repr(value.name) for value in inputs)
-            raise ModelError(f"a shape is given for {unknown[0]!r}, but the inputs are {known}")
+        refuse_unknown_shapes(self.shapes, [value.name for value in inputs])
         self._fix_symbols(inputs)
         for value in inputs:
             if not value.type.HasField("tensor_type"):

@@ -13,7 +13,7 @@ from ....shown import with_article
 from ...graph import Attrs, Function, GraphError, Module, Span, TensorType, Tuple, Var
 from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_symbolic
 from ..errors import ModelError
-from ..refusals import refuse_floats
+from ..refusals import refuse_floats, refuse_unknown_shapes
 from .reader import GraphReader, functions_of, parsed, refuse_unknown, tensor_type
 
 Shapes = Mapping[str, Sequence[int]]
@@ -65,6 +65,7 @@ class StablehloSource:
     def inputs(self, shapes: Shapes) -> tuple[SymbolicInput, ...]:
         """The inputs, whose sizes are all fixed."""
         found = [SymbolicInput(name, kind.shape, kind.dtype) for name, kind in self._inputs.items()]
+        refuse_unknown_shapes(shapes, self._inputs)
         try:
             bind_sizes(found, shapes)
         except GraphError as error:

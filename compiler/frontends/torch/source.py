@@ -18,7 +18,7 @@ from ....shown import with_article
 from ...graph import Attrs, Constant, Expr, Function, Module, Span, TensorType, Tuple, Var
 from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_symbolic, sizes_text
 from ..errors import ModelError
-from ..refusals import refuse_floats
+from ..refusals import refuse_floats, refuse_unknown_shapes
 from .reader import GraphReader, at_sizes, refuse_unknown
 from .tensors import array_of, dtype_name
 
@@ -110,10 +110,7 @@ class TorchSource:
 
     def inputs(self, shapes: Shapes) -> tuple[SymbolicInput, ...]:
         """The inputs; a size that was left open has the name that ``dynamic_shapes`` gave it, or PyTorch's."""
-        unknown = sorted(set(shapes) - set(self._fields))
-        if unknown:
-            known = ", ".join(map(repr, self._fields)) or "none"
-            raise ModelError(f"a shape is given for {unknown[0]!r}, but the inputs are {known}")
+        refuse_unknown_shapes(shapes, self._fields)
         found = [SymbolicInput(each.name, tuple(map(self._size, each.sizes)), each.dtype)
                  for each in self._fields.values()]  # fmt: skip
         sizes = bind_sizes(found, shapes)

@@ -36,6 +36,11 @@ def test_tensors_name_inputs_and_outputs_unless_a_signature_does() -> None:
     assert signed.run({"first": np.ones((1, 4), np.float32)})["second"].tolist() == [[2.0] * 4]
 
 
+def test_a_shape_of_no_input_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"a shape is given for 'x', but the inputs are 'the x'; hint: name an input"):
+        read(_added()).inputs({"x": (1, 4)})
+
+
 def test_a_file_is_known_by_what_is_in_it(tmp_path: Path) -> None:
     path = tmp_path / "model.bin"
     path.write_bytes(_added())

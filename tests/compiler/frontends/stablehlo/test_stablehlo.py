@@ -106,6 +106,8 @@ def test_products_of_a_quantised_network_run_on_the_core(cases: tuple[Path, dict
 
 def test_text_is_read_as_well(cases: tuple[Path, dict[str, int]]) -> None:
     source = read(cases[0] / "module.mlir")
+    with pytest.raises(ModelError, match=r"a shape is given for 'nobody', but the inputs are "):
+        source.inputs({"nobody": (1,)})
     x = np.ones((2, 3), np.float32)
     check(evaluate(source.module({}, require_quantised=False), {"x": x}), {"output": x * 2 + 1})
 
