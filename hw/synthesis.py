@@ -186,6 +186,7 @@ def synthesise(
     :class:`SynthesisError` tells what is missing.
     """
     _check_liberty(liberty, target)
+    _versions(target)  # what is missing is told before the work
     report = progress or (lambda message: None)
     report("writing Verilog")
     verilog = emit_verilog(config, multipliers_for(target))

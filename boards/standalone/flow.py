@@ -112,6 +112,7 @@ def build(
     not met; no bitstream is left in the folder then, but all files of the steps before.
     """
     pll, design = board.pll(mhz), board.design(core, mhz=mhz)
+    tool_versions(PACKAGES)  # what is missing is told before the work
     progress("writing Verilog")
     files = source_files(board, design, pll)
     folder.mkdir(parents=True, exist_ok=True)

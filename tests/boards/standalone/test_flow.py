@@ -12,6 +12,7 @@ from weft.boards.errors import BoardError, BuildError
 from weft.boards.standalone import flow
 from weft.boards.standalone.board import StandaloneBoard, any_board
 from weft.boards.standalone.flow import BITSTREAM, NETLIST, REPORT, ROUTED, build, read_report
+from weft.hw import synthesis
 from weft.hw.config import CoreConfig
 from weft.hw.errors import SynthesisError
 from weft.hw.synthesis import tool_name
@@ -24,6 +25,20 @@ def board() -> StandaloneBoard:
     found = any_board("ulx3s")
     assert isinstance(found, StandaloneBoard)
     return found
+
+
+def test_a_missing_tool_is_told_before_the_work(
+    board: StandaloneBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(package: str) -> str:
+        raise synthesis.PackageNotFoundError(package)
+
+    monkeypatch.setattr(synthesis, "version", missing)
+    steps: list[str] = []
+    with pytest.raises(SynthesisError, match=r"is not installed; hint: .* pip install 'weft\[synth\]'"):
+        build(board, tmp_path / "out", progress=steps.append)
+    assert not steps
+    assert not (tmp_path / "out").exists()
 
 
 def report(mhz: float) -> str:
