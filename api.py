@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what a call needs is imported in it: a model that was compi
     from .hw.system_config import SystemConfig
     from .runtime.device import Device
     from .runtime.host_steps import Executor
+    from .runtime.module import Finish
     from .runtime.system_module import SystemModule
     from .sim.dram import DramModel
     from .verify import Certificate
@@ -229,9 +230,10 @@ def _load(
             raise DeviceError(f"target {target.name!r} makes code for GPUs, not for the processor of a board")
         return made
 
+    finish = _finish(model) if isinstance(model, CutModel) else None
     if model.core is None:
         load_host = partial(_load_host, target, name=model.name, device=device, trusted=trusted)
-        return LoadedModule(model, None, load_host)
+        return LoadedModule(model, None, load_host, finish=finish)
     with IMPORTS:
         from .runtime.device import Device, memory_of, open_device
 
@@ -240,7 +242,14 @@ def _load(
     opened = device if isinstance(device, Device) else open_device(
         device or "fsim", model.core.config, dram=memory_of(model), progress=progress
     )  # fmt: skip
-    return LoadedModule(model, opened, partial(_load_host, target, name=model.name, device=None, trusted=trusted), code)
+    load_host = partial(_load_host, target, name=model.name, device=None, trusted=trusted)
+    return LoadedModule(model, opened, load_host, code, finish)
+
+
+def _finish(model: CutModel) -> Finish:
+    with IMPORTS:
+        from .compiler.frontends.onnx.cut import Finish
+    return Finish(model.tail)
 
 
 def _load_host(
@@ -317,7 +326,7 @@ def certify(
 def integer_graph(source: str | Path | bytes | Any, model: CompiledModel, integers: str | None = None) -> Module:
     """The integer graph of a model, read with the sizes of a compiled one and brought to integers for its core."""
     with IMPORTS:
-        from .compiler.frontends import read
+        from .compiler.frontends import module_and_tail, read
         from .compiler.graph.ir import Module
         from .compiler.passes.pipeline import PassOptions, run_passes
         from .compiler.targets.accel.target import passes_to_integers
@@ -327,7 +336,8 @@ def integer_graph(source: str | Path | bytes | Any, model: CompiledModel, intege
     if isinstance(source, Module):
         module = source
     else:
-        module = read(source).module({spec.name: spec.shape for spec in model.inputs}, require_quantised=True)
+        shapes = {spec.name: spec.shape for spec in model.inputs}
+        module, _ = module_and_tail(read(source), shapes, require_quantised=True)
     if module.stage != "source":
         raise VerifyError(f"the model is at stage {module.stage!r}, but must be as it was read")
     return run_passes(module, passes_to_integers(model.config, scope), PassOptions(), f"{model.name} to integers")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..compiler.frontends import Source, read
+from ..compiler.frontends import ModelError, Source, module_and_tail, read
 from ..compiler.graph import Module
 from ..quantise.equalise import equalised
 from ..quantise.examples import read_examples
@@ -29,18 +29,20 @@ def quantised_module(
     model: Path | Source, shapes: Mapping[str, Sequence[int]], examples: Path, ranges: Method,
     improvements: Improvements, report: Callable[[str], None],
 ) -> Module:  # fmt: skip
-    """A float model in 8 bits, by examples in a file."""
-    return quantised(*calibrated_plan(model, shapes, examples, ranges, improvements, report))
+    """A float model in 8 bits, by examples in a file. ModelError for one with a tail, which no module holds."""
+    arrays_in(examples)  # a file that is none is told before all else
+    report("reading the model")
+    module, tail = module_and_tail(read(model), shapes, require_quantised=False)
+    if tail is not None:
+        raise ModelError(f"{tail.reason}: such a model is not quantised on the way",
+                         hint="weft quantise writes it in 8 bits, whole; give the file that it writes")  # fmt: skip
+    return quantised(*calibrated_plan(module, examples, ranges, improvements, report))
 
 
 def calibrated_plan(
-    model: Path | Source, shapes: Mapping[str, Sequence[int]], examples: Path, ranges: Method,
-    improvements: Improvements, report: Callable[[str], None],
+    module: Module, examples: Path, ranges: Method, improvements: Improvements, report: Callable[[str], None],
 ) -> tuple[Plan, dict[str, Range]]:  # fmt: skip
     """What of a float model becomes 8 bits, and its ranges, by examples in a file."""
-    arrays_in(examples)  # a file that is none is told before all else
-    report("reading the model")
-    module = read(model).module(shapes, require_quantised=False)
     places = plan(module)
     batches = read_examples(examples, module)
     if improvements.equalise:

@@ -48,10 +48,11 @@ def compare_command(
     check_compared(first, second)
     core = load_config(config)
     with progress("reading the model", err) as status:
-        from ..compiler.frontends import read
+        from ..compiler.frontends import module_and_tail, read
 
-        whole = given_model(model, shape, calibrate_with, status.update)
-        module = read(whole).module(parse_shapes(shape), require_quantised=False) if isinstance(whole, Path) else whole
+        module, tail = given_model(model, shape, calibrate_with, status.update), None
+        if isinstance(module, Path):
+            module, tail = module_and_tail(read(module), parse_shapes(shape), require_quantised=False)
         values = read_inputs(model_inputs(module), inputs, seed, module_indices(module))
         check_inputs(values, model_inputs(module), batches=False)
         status.update(f"running on {first} and {second}")
@@ -71,6 +72,10 @@ def compare_command(
     for place, names in ((first, found.only_first), (second, found.only_second)):
         if names:
             out.print(f"unpaired, made by {place} alone: {', '.join(names)}", highlight=False, markup=False)
+    if tail is not None:
+        kinds = ", ".join(dict.fromkeys(kind for _, kind in tail.operators))
+        text = f"the same in both, by NumPy, and not run here: {kinds} ({tail.reason})"
+        out.print(text, highlight=False, markup=False, soft_wrap=True)
     if wrong is not None:
         out.print(f"the first tensor that differs is {wrong.tensor!r}", highlight=False, markup=False)
         raise typer.Exit(1)

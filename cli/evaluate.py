@@ -15,6 +15,7 @@ from ..api import compile as compile_model
 from ..api import load
 from ..compiler.model import CompiledModel, OpenModel, TensorSpec
 from ..compiler.targets.errors import CompileError
+from ..files import write_atomically
 from ..progress import Updates, progress
 from ..runtime.array_files import arrays_in
 from ..runtime.module import LoadedModule
@@ -102,8 +103,8 @@ def quantise(
     shapes = parse_shapes(shape)
     right = None if labels is None else read_labels(labels)
     arrays_in(calibrate_with)  # a file that is none is told before the model is read
-    from ..compiler.exporters import export_onnx
-    from ..compiler.frontends import read
+    from ..compiler.exporters import export_onnx, with_tail
+    from ..compiler.frontends import module_and_tail, read
     from ..quantise.errors import QuantiseError
     from ..quantise.examples import read_examples
     from ..quantise.insert import quantised
@@ -113,10 +114,10 @@ def quantise(
         raise QuantiseError(f"--weights {weights}{'' if group is None else f' --group {group}'} is no choice",
                             hint="--weights 8, or --weights 4 with --group")  # fmt: skip
     with progress("reading the model", err) as status:
-        floats = read(model).module(shapes, require_quantised=False)
+        floats, tail = module_and_tail(read(model), shapes, require_quantised=False)
         batches = read_examples(calibrate_with, floats)
         improvements = Improvements(equalise, correct_bias, adaround)
-        places, spans = calibrated_plan(model, shapes, calibrate_with, ranges, improvements, status.update)
+        places, spans = calibrated_plan(floats, calibrate_with, ranges, improvements, status.update)
         few = FewBits()
         if weights == 4:
             status.update("finding weights of 4 bits")
@@ -125,7 +126,8 @@ def quantise(
         before = results_of(_on_this_machine(floats), batches, "in floats", status)
         after = results_of(_on_this_machine(made), batches, "in 8 bits", status)
         figures = [compared(name, before[name], after[name], right) for name in before]
-        export_onnx(made, path)
+        written = export_onnx(made)
+        write_atomically(path, (written if tail is None else with_tail(written, tail)).SerializeToString())
     if as_json:
         document = {"model": str(path), "examples": len(batches), "outputs": figures}
         print_json(document | ({"group": few.group, "weights": few.records(places)} if weights == 4 else {}))

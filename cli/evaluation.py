@@ -82,7 +82,7 @@ def classes_of(
 ) -> Found:
     """Run all batches, one after the other; only the classes are kept. InputError for an output that has no scores and,
     after the first batch, for labels that are not as many as the results will be."""
-    name = checked_output([each.name for each in module.model.outputs], output)
+    name = checked_output(module.model.results, output)
     found: list[Classes] = []
     right = count = 0
     for done, batch in enumerate(batches):

@@ -24,13 +24,19 @@ def shapes(
     chosen = parse_shapes(shape)
     from ..compiler.frontends import read
 
-    types = read(model).types(chosen)
+    source = read(model)
+    types = source.types(chosen)
+    untyped = [name for name in source.output_names if name not in types.types]
     if as_json:
         print_json({"tensors": {name: str(kind) for name, kind in types.types.items()}, "equal": dict(types.equal),
-                    "multiple": types.multiple, "otherwise": list(types.otherwise)})  # fmt: skip
+                    "multiple": types.multiple, "otherwise": list(types.otherwise),
+                    "untyped": untyped})  # fmt: skip
         return
     for name, kind in types.types.items():
         out.print(f"{name}: {kind}", highlight=False, markup=False, soft_wrap=True)
+    if untyped:
+        text = f"results without a type, which are no tensors or have any size: {', '.join(untyped)}"
+        out.print(text, highlight=False, markup=False, soft_wrap=True)
     for symbol, other in types.equal.items():
         out.print(f"{symbol} must be equal to {other}", highlight=False, markup=False)
     if types.multiple > 1:

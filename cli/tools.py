@@ -61,7 +61,7 @@ class TuneRequest:
     def prepared(self, status: Updates) -> Module:
         """The model as the target's linker takes it."""
         from ..compiler.compile import prepared
-        from ..compiler.frontends import read
+        from ..compiler.frontends import module_and_tail, read
 
         status.update("reading the model")
         source = read(self.model)
@@ -71,7 +71,7 @@ class TuneRequest:
         if self.calibrate is not None:
             whole = calibrated_module(source, sizes, self.calibrate, status.update)
         else:
-            whole = source.module(sizes, require_quantised=self.target.require_quantised)
+            whole, _ = module_and_tail(source, sizes, require_quantised=self.target.require_quantised)
         status.update("running the passes")
         return prepared(whole, self.target, self.options)
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from ..collector import collector_waits
 from .frontends import Source, read
-from .frontends.errors import NeedsValueError
-from .frontends.source import Divisible
+from .frontends.source import module_and_tail
 from .graph import Family, Module, calls
 from .graph.registry import operator_of
 from .graph.symbolic import SymbolicTypes, sizes_text
@@ -74,16 +73,12 @@ def compile_model(
     open_sizes = {size: each.name for each in source.inputs(shapes) for size in each.shape if isinstance(size, str)}
 
     def compile_at(input_shapes: Shapes) -> CompiledModel:
-        try:
-            module = source.module(input_shapes, require_quantised=target.require_quantised)
-        except NeedsValueError as error:
-            if job.strict or not isinstance(source, Divisible):
-                raise
-            head, tail = source.cut(input_shapes, error)
-            module = head.module(input_shapes, require_quantised=target.require_quantised)
-            made = _compile_module(module, source.name, target, chosen, passes, job)
-            return CutModel.of(made, tail, tail.outputs, tail.operators, tail.reason)
-        return _compile_module(module, source.name, target, chosen, passes, job)
+        if job.strict:
+            module, tail = source.module(input_shapes, require_quantised=target.require_quantised), None
+        else:
+            module, tail = module_and_tail(source, input_shapes, require_quantised=target.require_quantised)
+        made = _compile_module(module, source.name, target, chosen, passes, job)
+        return made if tail is None else CutModel.of(made, tail)
 
     if open_sizes and target.takes_open_sizes:
         return _open_model(source, target, shapes, compile_at, job)

@@ -20,6 +20,7 @@ from ..hw.config import CoreConfig
 from ..imports import IMPORTS
 from .graph.dtypes import numpy_dtype
 from .graph.ir import Array, Expr, Function, Module
+from .graph.tail import Tail
 
 if TYPE_CHECKING:
     from .graph.symbolic import SymbolicInput, SymbolicTypes
@@ -457,6 +458,11 @@ class CompiledModel:
         return f"CompiledModel({self.name!r}, {self.target!r}, {len(self.layers)} layers, {ends[0]} -> {ends[1]})"
 
     @property
+    def results(self) -> tuple[str, ...]:
+        """The names of what a run gives."""
+        return tuple(tensor.name for tensor in self.outputs)
+
+    @property
     def on_core(self) -> CorePart:
         """What the core has to hold; WeftError where nothing runs on one."""
         if self.core is None:
@@ -488,25 +494,26 @@ class CompiledModel:
 
 @dataclass(frozen=True, repr=False)
 class CutModel(CompiledModel):
-    """A model of which the last part has results whose size the values of a run decide. ``outputs`` are the tensors
-    that the compiled part makes; ``finish`` makes of them, and of the inputs, the ``results``, on the host, by NumPy.
-    ``last`` says what that does, and why: it is none of the ``layers``. No artifact holds one."""
+    """A model of which the last part has results whose size, or course, the values of a run decide. ``outputs`` are the
+    tensors that the compiled part makes; the ``tail`` makes of them, and of the inputs, the model's results, on the
+    host, by NumPy. ``last`` says what that does, and why: it is none of the ``layers``."""
 
-    finish: Callable[[Mapping[str, Array]], dict[str, Array]] = field(kw_only=True, compare=False)
-    results: tuple[str, ...] = ()
-    last: Layer = field(kw_only=True)
+    tail: Tail = field(kw_only=True)
 
     @staticmethod
-    def of(
-        model: CompiledModel, finish: Callable[[Mapping[str, Array]], dict[str, Array]], results: tuple[str, ...],
-        operators: Sequence[tuple[str, str]], reason: str,
-    ) -> CutModel:  # fmt: skip
-        """``model`` and its last part; ``operators``: those of the last part by node, with the ``reason`` for their
-        place."""
-        nodes, kinds = (tuple(each) for each in zip(*operators, strict=True))
-        last = Layer("host_tail", nodes, "numpy", "numpy", "", (), 0, reason, kinds)
-        whole = {each.name: getattr(model, each.name) for each in fields(model)}
-        return CutModel(**whole, finish=finish, results=results, last=last)
+    def of(model: CompiledModel, tail: Tail) -> CutModel:
+        """``model``, the compiled part, and what is left of it."""
+        return CutModel(**{each.name: getattr(model, each.name) for each in fields(model)}, tail=tail)
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        return self.tail.outputs
+
+    @property
+    def last(self) -> Layer:
+        """What the tail does, and why it is not compiled, as a layer says it."""
+        nodes, kinds = (tuple(each) for each in zip(*self.tail.operators, strict=True))
+        return Layer("host_tail", nodes, "numpy", "numpy", "", (), 0, self.tail.reason, kinds)
 
 
 @dataclass(frozen=True)

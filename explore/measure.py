@@ -12,7 +12,7 @@ from typing import Any
 from ..cache import cache_key
 from ..collector import collector_waits
 from ..compiler.compile import compile_model
-from ..compiler.frontends import for_batch, read
+from ..compiler.frontends import for_batch, module_and_tail, read
 from ..compiler.graph import Module
 from ..compiler.model import CompiledModel
 from ..compiler.passes.manager import PassManager
@@ -128,7 +128,7 @@ def integer_module(path: str, digest: str, batch: int, block: int, tables: bool 
     if hashlib.sha256(content).hexdigest()[:32] != digest:
         raise ExploreError("the file has changed since the exploration began", at=path, hint="begin again")
     source, shapes = for_batch(read(path), batch)
-    module = source.module(shapes, require_quantised=True)
+    module, _ = module_and_tail(source, shapes, require_quantised=True)
     return PassManager(integer_passes(block, tables=tables)).run(module)
 
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from ..compiler.graph.dtypes import DTYPES, dtype_name
 from ..compiler.graph.ir import Function, GraphError, Module
 from ..compiler.graph.strings import StringsError, content, from_content
+from ..compiler.graph.tail import Tail
 from ..compiler.graph.text import constant_table, parse, to_text
 from ..compiler.model import (
     ArenaTensor,
@@ -99,10 +100,6 @@ def to_bytes(model: CompiledModel | OpenModel) -> bytes:
         sizes = ", ".join(f"{each.name}={each}" for each in model.inputs)
         raise ArtifactError(f"an artifact has fixed sizes, but {model.name!r} leaves some open: {sizes}",
                             hint="compile it with shapes=, or save model.at(sizes)")  # fmt: skip
-    if isinstance(model, CutModel):
-        reason = model.last.reason
-        raise ArtifactError(f"an artifact has fixed sizes, but results of {model.name!r} have any: {reason}",
-                            hint="save a model that ends before that operator, or run it without saving")  # fmt: skip
     check_sizes(model)
     members = _Members()
     steps = tuple(
@@ -119,6 +116,7 @@ def to_bytes(model: CompiledModel | OpenModel) -> bytes:
         steps=steps,
         layers=tuple(_layer(layer) for layer in model.layers),
         witness=None if model.witness is None else _witness_record(model.witness, members),
+        tail=_tail_record(model.tail, members) if isinstance(model, CutModel) else None,
         statistics={name: value for name, value in model.statistics.items() if not name.endswith("seconds")},
     )
     return seal({"manifest.json": manifest.model_dump_json(indent=1).encode(), **members})
@@ -247,6 +245,16 @@ def _witness_record(witness: Witness, members: _Members) -> records.WitnessRecor
     )
 
 
+def _tail_record(tail: Tail, members: _Members) -> records.TailRecord:
+    return records.TailRecord(
+        member=members.put("tail.onnx", tail.model),
+        inputs=tail.inputs,
+        outputs=tail.outputs,
+        operators=tail.operators,
+        reason=tail.reason,
+    )
+
+
 # Reading
 
 
@@ -260,7 +268,7 @@ def from_bytes(raw: bytes, config: CoreConfig | None = None) -> CompiledModel:
 
 
 def _model(manifest: records.Manifest, members: dict[str, bytes], config: CoreConfig | None) -> CompiledModel:
-    return CompiledModel(
+    model = CompiledModel(
         name=manifest.name,
         target=manifest.target,
         inputs=tuple(_spec(tensor) for tensor in manifest.inputs),
@@ -275,6 +283,7 @@ def _model(manifest: records.Manifest, members: dict[str, bytes], config: CoreCo
         statistics=manifest.statistics,
         from_file=True,
     )
+    return model if manifest.tail is None else CutModel.of(model, _read_tail(manifest.tail, members))
 
 
 def _spec(tensor: records.TensorRecord) -> TensorSpec:
@@ -392,6 +401,11 @@ def _read_witness(witness: records.WitnessRecord, members: dict[str, bytes]) -> 
     """Its text is parsed by whoever wants a proof."""
     constants = {name: _array(members, each.member, each.shape, each.dtype) for name, each in witness.constants.items()}
     return Witness(_text(members, witness.member), constants, witness.names, witness.integers)
+
+
+def _read_tail(tail: records.TailRecord, members: dict[str, bytes]) -> Tail:
+    """It is read as an ONNX model by whoever runs it."""
+    return Tail(member(members, tail.member), tail.inputs, tail.outputs, tail.operators, tail.reason)
 
 
 def _function(members: dict[str, bytes], name: str, constants: dict[str, npt.NDArray[Any]]) -> Function:

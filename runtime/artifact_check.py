@@ -17,6 +17,7 @@ from ..compiler.model import (
     CompiledModel,
     CorePart,
     CoreStep,
+    CutModel,
     HostProgram,
     HostStep,
     NumpyStep,
@@ -61,6 +62,17 @@ def check_model(model: CompiledModel) -> None:
             _check_core_step(model, step, model.core.slots, values, in_window, what)
     for tensor in model.outputs:
         _check_value(values, tensor, f"output {tensor.name!r}")
+    if isinstance(model, CutModel):
+        _check_tail(model)
+
+
+def _check_tail(model: CutModel) -> None:
+    """That it takes what there is."""
+    _check_names("results", model.tail.outputs)
+    there = {tensor.name for tensor in (*model.inputs, *model.outputs)}
+    for name in model.tail.inputs:
+        if name not in there:
+            raise ArtifactError(f"the tail takes {name!r}, which is no input and which nothing before it makes")
 
 
 def check_sizes(model: CompiledModel) -> None:
@@ -82,7 +94,7 @@ def _check_host_sizes(program: HostProgram, what: str) -> None:
         _check_size(f"{what}, tensor {tensor.name!r}", tensor.shape, tensor.dtype)
 
 
-def _check_names(field: str, names: list[str]) -> None:
+def _check_names(field: str, names: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:

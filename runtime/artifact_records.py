@@ -211,6 +211,15 @@ class WitnessRecord:
     integers: Name
 
 
+@_part
+class TailRecord:
+    member: str
+    inputs: tuple[Name, ...]
+    outputs: tuple[Name, ...]
+    operators: Annotated[tuple[tuple[Name, Name], ...], Field(min_length=1)]
+    reason: Name
+
+
 class Manifest(Record):
     format: int
     name: str
@@ -221,4 +230,5 @@ class Manifest(Record):
     steps: tuple[Annotated[CoreStepRecord | HostRecord, Field(discriminator="kind")], ...]
     layers: tuple[LayerRecord, ...]
     witness: WitnessRecord | None = None
+    tail: TailRecord | None = None
     statistics: Annotated[dict[Name, Figure], Field(max_length=256)]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # a model that runs on this machine's processor needs no core
 
 Array = npt.NDArray[Any]
 LoadHost = Callable[[HostProgram], Executor]
+Finish = Callable[[Mapping[str, Array]], dict[str, Array]]
 
 HOW_TO_TRACE = "run(..., trace=True) on a device with time, such as 'fsim' or 'rtl'"
 
@@ -80,9 +81,11 @@ class LoadedModule:
     """
 
     def __init__(
-        self, model: CompiledModel, device: Device | None, load_host: LoadHost, code: HostCodes | None = None
-    ) -> None:
-        """``code``: machine code for devices that do the host's part on a processor of their own."""
+        self, model: CompiledModel, device: Device | None, load_host: LoadHost, code: HostCodes | None = None,
+        finish: Finish | None = None,
+    ) -> None:  # fmt: skip
+        """``code``: machine code for devices that do the host's part on a processor of their own. ``finish``: what the
+        tail of a cut model makes of what came before; without it runs give what the compiled part makes."""
         if model.core is not None and device is None:
             raise DeviceError(f"{model.name!r} has programs for a core, but there is no device to run them")
         if model.core is not None and device is not None and device.config.hash64 != model.core.config.hash64:
@@ -98,6 +101,7 @@ class LoadedModule:
         self._device = device if model.core is not None else None
         self._lock = RunLock() if self._device is None else self._device.lock
         self._closed = False
+        self._finish = finish
         self._input_names = [tensor.name for tensor in model.inputs]
         self._input_kinds = {tensor.name: (tensor.shape, numpy_dtype(tensor.dtype)) for tensor in model.inputs}
         self._outputs = {tensor.name: (tensor.shape, numpy_dtype(tensor.dtype)) for tensor in model.outputs}
@@ -191,9 +195,9 @@ class LoadedModule:
 
     def _finished(self, inputs: Mapping[str, Array], made: dict[str, Array], keep: bool = False) -> dict[str, Array]:
         """The model's results, of what its compiled part made."""
-        if not isinstance(self.model, CutModel):
+        if self._finish is None:
             return made
-        results = {**made, **self.model.finish({**inputs, **made})}
+        results = {**made, **self._finish({**inputs, **made})}
         return results if keep else {name: results[name] for name in self.model.results}
 
     def _refuse_open_results(self) -> None:

@@ -78,7 +78,7 @@ def test_all_error_classes_of_the_package_share_the_base_and_its_text() -> None:
         WeftError("message", at="place", hint="hint"),
         RaceError("a race", first=1, second=2, memory="acc", entry=3),
         CoreFaultError("the core stopped", RunResult(17, None, 0, 0)),
-        NeedsValueError("a value decides", at=Span(("node",)), value=Var("x", TensorType((2,), "int8"))),
+        NeedsValueError("Reshape", "the new shape", at=Span(("node",)), value=Var("x", TensorType((2,), "int8"))),
     ],
     ids=lambda error: type(error).__name__,
 )

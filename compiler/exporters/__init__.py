@@ -2,5 +2,6 @@
 
 from .errors import ExportError
 from .onnx import export_onnx
+from .tail import with_tail
 
-__all__ = ["ExportError", "export_onnx"]
+__all__ = ["ExportError", "export_onnx", "with_tail"]

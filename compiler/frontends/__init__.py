@@ -4,11 +4,11 @@ from .errors import ModelError, NeedsValueError
 from .onnx.reader import from_onnx, load_model
 from .onnx.specialise import Specialised, specialise
 from .onnx.symbolic import infer_types, symbolic_inputs
-from .source import Source, for_batch, read
+from .source import Source, for_batch, module_and_tail, read
 from .stablehlo import from_jax
 from .torch import from_torch
 
 __all__ = [
     "ModelError", "NeedsValueError", "Source", "Specialised", "for_batch", "from_jax", "from_onnx", "from_torch",
-    "infer_types", "load_model", "read", "specialise", "symbolic_inputs",
+    "infer_types", "load_model", "module_and_tail", "read", "specialise", "symbolic_inputs",
 ]  # fmt: skip

@@ -15,22 +15,25 @@ class NeedsValueError(ModelError):
     """A value that decides on shapes or on the course of the model is not known at compile time.
 
     ``value`` is the expression; whoever can, gives the values of the inputs that it depends on (``values=``). ``span``:
-    the node that needs it.
+    the node that needs it, or around it in a function; ``operator``: its own; ``what`` it needs, in words.
     """
 
-    def __init__(self, message: str, *, at: Span, value: Expr) -> None:
+    def __init__(self, operator: str, what: str, *, at: Span, value: Expr) -> None:
+        message = f"{operator}: {what} must be a constant, but is computed while the model runs"
         inputs = [node for node in topological_order(value) if isinstance(node, Var)]
         names = f"{', '.join(repr(each.name) for each in inputs[:3])}{' and others' if len(inputs) > 3 else ''}"
         hint = f"it depends on {names}; {_way_out(inputs)}" if inputs else ""
         super().__init__(message, at=at, hint=hint)
-        self.value, self.span = value, at
+        self.value, self.span, self.operator, self.what = value, at, operator, what
+        self.is_of_floats = any(each.dtype.startswith("float") for each in inputs)
+        """Whether no user can know it."""
 
 
 def _way_out(inputs: Sequence[Var]) -> str:
     """What to do where what depends on these inputs must be known: integers may be given, what is computed of floats
-    cannot."""
+    cannot, but a model can be cut there."""
     if any(each.dtype.startswith("float") for each in inputs):
-        return "a model whose course depends on the data of a run is not compiled: make the value a constant"
+        return "what follows is computed in each run, by NumPy, where compilation is not strict; or make it a constant"
     return f"if its value is known, give it {in_python([each.name for each in inputs])}"
 
 

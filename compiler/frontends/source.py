@@ -19,9 +19,9 @@ from ...plugins import FRONT_ENDS, load_plugin, plugins
 from ...shown import with_article
 from ..graph import Module
 from ..graph.symbolic import SymbolicInput, SymbolicTypes
+from ..graph.tail import Tail
 from .errors import ModelError, NeedsValueError
 from .litert import open_model as open_litert
-from .onnx.cut import Tail
 from .onnx.source import OnnxSource
 from .refusals import refuse_other_files
 from .stablehlo import open_model as open_stablehlo
@@ -58,10 +58,21 @@ class Resizable(Source, Protocol):
 
 @runtime_checkable
 class Divisible(Source, Protocol):
-    """A source that can be cut before results whose size the values of a run decide."""
+    """A source that can be cut before results whose size, or course, the values of a run decide."""
 
     def cut(self, shapes: Shapes, error: NeedsValueError) -> tuple[Source, Tail]:
-        """What can be compiled, and the rest. Raises ``error`` where something else is its cause."""
+        """What can be compiled, and the rest. Raises ``error`` where the model cannot be cut."""
+
+
+def module_and_tail(source: Source, shapes: Shapes, *, require_quantised: bool) -> tuple[Module, Tail | None]:
+    """The graph of what can be compiled of a model, and the rest, if that is computed in each run. ModelError."""
+    try:
+        return source.module(shapes, require_quantised=require_quantised), None
+    except NeedsValueError as error:
+        if not isinstance(source, Divisible):
+            raise
+        head, tail = source.cut(shapes, error)
+        return head.module(shapes, require_quantised=require_quantised), tail
 
 
 def for_batch(source: Source, batch: int) -> tuple[Source, dict[str, tuple[int, ...]]]:

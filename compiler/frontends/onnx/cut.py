@@ -1,45 +1,40 @@
-"""Models that end in results whose size depends on the values of a run, such as the post-processing of detectors: they
-are cut before the first operator of that kind. What stands before it is compiled as any model; what depends on it is
-read anew in every run, with the values of that run for constants, and computed by NumPy's meanings.
+"""Models with results whose size, or course, depends on the values of a run, such as the post-processing of detectors:
+they are cut before the first operator of that kind. What stands before it is compiled as any model; what depends on it
+is read anew in every run, with the values of that run for constants, and computed by NumPy's meanings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import onnx
 from onnx import helper, numpy_helper
 
-from ...graph import Array, Constant, evaluate
+from ...graph import Array, Constant, TensorType, evaluate
+from ...graph.tail import Tail
 from ..errors import ModelError, NeedsValueError
-from .reader import captured, from_onnx, values_of
+from .reader import captured, from_onnx, load_model, tensor_types, values_of
 from .types import element_type
 
 OF_OPEN_SIZE = ("NonZero", "Unique", "NonMaxSuppression", "Compress")
 """Operators whose results have as many elements as the values of their operands say."""
 
+Made = TypeVar("Made")
+Causes = Mapping[int, NeedsValueError]
+"""The nodes before which a model is cut, by their number, and what reading them said."""
 
-@dataclass(frozen=True)
-class Tail:
-    """The part of a model that is read in every run. ``model``: the bytes of an ONNX model of its own; ``inputs``: the
-    tensors that it takes; ``operators``: by node; ``reason``: why it is not compiled."""
 
-    model: bytes
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    operators: tuple[tuple[str, str], ...]
-    reason: str
+class Finish:
+    """What a tail does in a run. ModelError for a tail that cannot be read."""
 
-    @cached_property
-    def _proto(self) -> onnx.ModelProto:
-        return onnx.load_from_string(self.model)
+    def __init__(self, tail: Tail) -> None:
+        self._inputs, self._model = tail.inputs, load_model(tail.model)
 
     def __call__(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """The results for these values of its inputs. ModelError for what the standard does not allow with them."""
-        given = {name: values[name] for name in self.inputs}
-        module = from_onnx(self._proto, values=given, require_quantised=False, largest_results=False)
+        given = {name: values[name] for name in self._inputs}
+        module = from_onnx(self._model, values=given, require_quantised=False, largest_results=False)
         return dict(evaluate(module, {}))
 
 
@@ -47,20 +42,64 @@ def cut(
     model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]], error: NeedsValueError
 ) -> tuple[onnx.ModelProto, Tail]:
     """The part of ``model`` that is compiled, which gives all that the tail takes, and the tail. ``error``: what a
-    reading of the whole said; it is raised again where no operator of `OF_OPEN_SIZE` is the cause."""
-    names = [node.name or f"{node.op_type}_{i}" for i, node in enumerate(model.graph.node)]
-    of_open_size: set[int] = set()
+    reading of the whole said; it is raised again where the model cannot be cut."""
+    named = _with_names(model)
+    return _divided(named, error, lambda behind, causes: _parts(named, shapes, behind, causes))
+
+
+def types_before(
+    model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]], error: NeedsValueError
+) -> dict[str, TensorType]:
+    """The types of the tensors that `cut` leaves in the compiled part. Raises ``error`` as it does."""
+    named = _with_names(model)
+
+    def types(behind: set[int], causes: Causes) -> dict[str, TensorType]:
+        before = [node for number, node in enumerate(named.graph.node) if number not in behind]
+        made = {name for number in behind for name in named.graph.node[number].output}
+        kept = [each for each in named.graph.output if each.name not in made]
+        return tensor_types(_with(named, before, kept), shapes)
+
+    return _divided(named, error, types)
+
+
+def _divided(
+    model: onnx.ModelProto, error: NeedsValueError, attempt: Callable[[set[int], Causes], Made]
+) -> Made:  # fmt: skip
+    """What ``attempt`` makes of the nodes that are not compiled; as long as it needs another value, these become more.
+    The last error where it is none that the values of a run answer."""
+    causes: dict[int, NeedsValueError] = {}
     while True:
-        at = {names.index(name) for name in error.span.nodes[:1] if name in names}
-        found = {number for number in at if model.graph.node[number].op_type in OF_OPEN_SIZE}
-        if not found or found <= of_open_size:
+        found = dict.fromkeys(_nodes_of(model.graph, error), error)
+        if not found.keys() - causes.keys() or not (_is_of_open_size(error) or error.is_of_floats):
             raise error
-        of_open_size |= found
-        behind = _behind(model.graph, of_open_size)
+        causes |= found
         try:
-            return _parts(model, shapes, behind, [model.graph.node[number].op_type for number in sorted(of_open_size)])
+            return attempt(_behind(model.graph, set(causes)), causes)
         except NeedsValueError as other:
             error = other
+
+
+def _is_of_open_size(error: NeedsValueError) -> bool:
+    return error.operator in OF_OPEN_SIZE
+
+
+def _nodes_of(graph: onnx.GraphProto, error: NeedsValueError) -> list[int]:
+    """The nodes of the model that stand for the one that needs a value, which may be in a subgraph of theirs."""
+    (place,) = error.span.nodes[:1] or ("",)
+    around = {place[:end] for end, letter in enumerate(place) if letter == "/"} | {place}
+    found = [(len(node.name), number) for number, node in enumerate(graph.node) if node.name in around]
+    longest = max(found, default=(0, 0))[0]
+    return [number for length, number in found if length == longest]
+
+
+def _with_names(model: onnx.ModelProto) -> onnx.ModelProto:
+    """``model`` with the names that nodes without one have for a reader: they follow from places, which parts of the
+    model do not keep."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for number, node in enumerate(made.graph.node):
+        node.name = node.name or f"{node.op_type}_{number}"
+    return made
 
 
 def _behind(graph: onnx.GraphProto, first: set[int]) -> set[int]:
@@ -74,7 +113,7 @@ def _behind(graph: onnx.GraphProto, first: set[int]) -> set[int]:
 
 
 def _parts(
-    model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]], behind: set[int], causes: list[str]
+    model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]], behind: set[int], causes: Causes
 ) -> tuple[onnx.ModelProto, Tail]:
     graph = model.graph
     before = [node for number, node in enumerate(graph.node) if number not in behind]
@@ -95,8 +134,10 @@ def _parts(
     given = {name: value.tensor_type for name, value in known.items() if not isinstance(value, Constant)}
     there = {value.name for value in kept}
     crossing = [name for name in given if name not in there and name not in inputs]
-    if not there and not crossing:
-        crossing = list(given)  # what is compiled only hands inputs over
+    if not there and not crossing:  # what is compiled only hands inputs over
+        if not any(map(_is_of_open_size, causes.values())):
+            raise next(iter(causes.values()))
+        crossing = list(given)
     if not there and not crossing:
         raise ModelError("nothing of this model depends on an input", hint="its results are constants: keep those")
     typed = {
@@ -107,7 +148,9 @@ def _parts(
     del end.graph.input[:], end.graph.initializer[:]
     end.graph.input.extend(typed.values())
     end.graph.initializer.extend(initialisers)
-    reason = f"{causes[0]}: the size of its result depends on the values of a run"
+    first = causes[min(causes)]
+    what = "the size of its result" if _is_of_open_size(first) else first.what
+    reason = f"{first.operator}: {what} depends on the values of a run"
     operators = tuple((node.name, node.op_type) for node in after)
     order = tuple(value.name for value in graph.output)
     return head, Tail(end.SerializeToString(), tuple(given), order, operators, reason)

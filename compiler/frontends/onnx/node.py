@@ -120,8 +120,7 @@ class Node:
         """The value of an expression that must be known at compile time. Raises `NeedsValueError`."""
         found = self.scope.static_value(value)
         if found is None:
-            message = f"{self.op}: {what} must be a constant, but is computed while the model runs"
-            raise NeedsValueError(message, at=self.span, value=value)
+            raise NeedsValueError(self.op, what, at=self.span, value=value)
         return found
 
     def known_integers(self, index: int, what: str) -> tuple[int, ...]:

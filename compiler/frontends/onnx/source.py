@@ -9,8 +9,9 @@ import onnx
 
 from ...graph import Module
 from ...graph.symbolic import SymbolicInput, SymbolicTypes
+from ...graph.tail import Tail
 from ..errors import ModelError, NeedsValueError
-from .cut import Tail, cut
+from .cut import cut
 from .reader import from_onnx, load_model
 from .symbolic import infer_types, symbolic_inputs
 
@@ -30,8 +31,8 @@ class OnnxSource:
         return from_onnx(self._model, shapes, require_quantised=require_quantised)
 
     def cut(self, shapes: Mapping[str, Sequence[int]], error: NeedsValueError) -> tuple[OnnxSource, Tail]:
-        """The part that can be compiled, and what depends on results whose size the values of a run decide, which
-        ``error`` met. Raises ``error`` where something else is its cause."""
+        """The part that can be compiled, and what depends on results whose size, or course, the values of a run
+        decide, which ``error`` met. Raises ``error`` where the model cannot be cut."""
         head, tail = cut(self._model, shapes, error)
         made = OnnxSource(head)
         made.name = self.name

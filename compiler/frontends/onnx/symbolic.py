@@ -11,6 +11,7 @@ import onnx
 from ...graph import GraphError, TensorType
 from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_symbolic, sizes_text
 from ..errors import ModelError, NeedsValueError
+from .cut import types_before
 from .reader import load_model, tensor_types
 from .types import dtype_name
 
@@ -53,17 +54,18 @@ def infer_types(
     >>> print(weft.infer_types("resnet18.onnx").types["logits"])
     float32[N, 1000]
 
-    ``shapes`` fixes inputs, as for `from_onnx`. Raises `ModelError` for a model that cannot be read at all, or not for
-    several sizes.
+    Tensors whose size the values of a run decide have no type. ``shapes`` fixes inputs, as for `from_onnx`. Raises
+    `ModelError` for a model that cannot be read at all, or not for several sizes.
     """
     model = load_model(source)
     inputs = symbolic_inputs(model, shapes)
 
     def types_at(sizes: Mapping[str, int]) -> dict[str, TensorType]:
+        chosen = {**(shapes or {}), **{each.name: each.at(sizes) for each in inputs}}
         try:
-            return tensor_types(model, {**(shapes or {}), **{each.name: each.at(sizes) for each in inputs}})
-        except NeedsValueError:
-            raise
+            return tensor_types(model, chosen)
+        except NeedsValueError as error:
+            return types_before(model, chosen, error)
         except ModelError as error:
             advice = "where only some sizes are good, fix them by shapes="
             tried = f"read with {sizes_text(sizes)}; {advice}" if sizes else ""

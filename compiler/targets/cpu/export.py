@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...graph.dtypes import STRING
-from ...model import CompiledModel, CopyStep, HostProgram, HostStep, LaunchStep, Place
+from ...model import CompiledModel, CopyStep, CutModel, HostProgram, HostStep, LaunchStep, Place
 from ..errors import CompileError
 from ..memory_plan import ALIGNMENT
 from .build import build_program
@@ -38,6 +38,9 @@ def export_objects(model: CompiledModel, folder: Path, processor: Processor) -> 
 
 def _whole_program(model: CompiledModel) -> HostProgram:
     hint = "compile it for target 'cpu' with --strict, and with 1 thread"
+    if isinstance(model, CutModel):
+        raise CompileError(f"NumPy would run the last part: {model.tail.reason}",
+                           hint="give a model that ends before it")  # fmt: skip
     match model.steps:
         case (HostStep(program),):
             pass
