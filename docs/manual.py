@@ -21,7 +21,7 @@ ROOT = DOCS.parent
 TUTORIALS = sorted(DOCS.glob("tutorials/[0-9]*.md"))
 
 NAV: dict[str, tuple[str, ...]] = {
-    "By task": ("tasks.md",),
+    "By task": ("tasks.md", "glossary.md"),
     "Tutorials": ("tutorials/index.md", *(f"tutorials/{path.name}" for path in TUTORIALS)),
     "Models": (
         "language.md",

@@ -192,6 +192,15 @@ def test_the_manual_has_a_place_for_every_page() -> None:
     assert {page for page in pages if f'"{page}"' not in text} == set()
 
 
+def test_each_word_of_the_glossary_stands_once_and_on_the_pages_that_it_names() -> None:
+    rows = re.findall(r"^\| ([^|`]+) \| .* \| (\[.*\)) \|$", (ROOT / "docs" / "glossary.md").read_text(), flags=re.M)
+    words = [word for word, _ in rows]
+    assert len(words) == len(set(words)) > 50
+    for word, pages in rows:
+        for page in re.findall(r"\]\(([^)#]+)", pages):
+            assert word.lower() in (ROOT / "docs" / page).read_text().lower(), f"{page} has no {word!r}"
+
+
 def test_what_does_not_exist_is_reported(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("# Here it is\n")
     text = "[a](page.md#here-it-is) [b](page.md#there) [c](gone.md) `hw/gone.py` `gone_name` `weft.gone` `weft.load`\n"
