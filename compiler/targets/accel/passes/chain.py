@@ -147,15 +147,13 @@ class _Proposer:
     _candidates_of: dict[object, list[Candidate]] = field(default_factory=dict)
     _merged: dict[object, Function] = field(default_factory=dict)
     _records: dict[object, Tuned | None] = field(default_factory=dict)
-    _refused: set[object] = field(default_factory=set)
     _reasons: dict[Expr, str] = field(default_factory=dict)
 
     def promising(self) -> Iterator[Promising]:
         """Parts of which the estimate says that a chain might be faster, with the cheapest tilings of each form."""
         for path in self._paths() if self.config.inp_takes_results else ():
-            for start, stop in combinations(range(len(path) + 1), 2):
-                part = path[start:stop]
-                if not 1 < len(part) <= LONGEST or _windows(part) > WINDOWS:
+            for part in _parts_of(path):
+                if _windows(part) > WINDOWS:
                     continue
                 candidates = self._candidates(part)
                 apart = sum(map(self._apart, part))
@@ -184,19 +182,6 @@ class _Proposer:
                     path.append(after[path[-1]])
                 yield path
 
-    def _parts(self, path: Sequence[Call]) -> list[Sequence[Call]]:
-        """Where the estimate would cut a row of layers; single layers are left out."""
-        best: list[tuple[float, list[Sequence[Call]]]] = [(0.0, [])]
-        for stop in range(1, len(path) + 1):
-            options = []
-            for length in range(1, min(LONGEST, stop) + 1):
-                part = path[stop - length : stop]
-                cost = self._apart(part[0]) if length == 1 else self._together(part)
-                before, parts = best[stop - length]
-                options.append((before + cost, parts if length == 1 else [*parts, part]))
-            best.append(min(options, key=lambda option: option[0]))
-        return best[-1][1]
-
     def _apart(self, node: Call) -> float:
         function = _function(node)
         key = ("apart", signature(function))
@@ -212,16 +197,6 @@ class _Proposer:
             return estimate_apart(self.config, self.rate, function, lower_function(function), self.threads)
 
         return kept_result(estimate, self.config, "layer apart", signature(function), self.rate, self.threads)
-
-    def _together(self, part: Sequence[Call]) -> float:
-        key = _key(part)
-        if key in self._refused or _windows(part) > WINDOWS:
-            return float("inf")
-        if key not in self._estimates:
-            costs = [cost / (HOPE_IN_MODE if form == MODE else 1) for form, _, cost in self._candidates(part)]
-            found = self._record(part)
-            self._estimates[key] = min(costs, default=float("inf")) if found is None else float(found.cycles)
-        return self._estimates[key]
 
     def _candidates(self, part: Sequence[Call]) -> list[Candidate]:
         """How depthwise layers are computed, and how the chain is tiled; its estimate."""
@@ -271,24 +246,54 @@ class _Chainer(_Proposer):
             return Counted(self.module, 0)
         made_of: dict[Call, tuple[Function, Sequence[Call]]] = {}
         for path in self._paths():
-            why: dict[Expr, str] = {}
-            parts = self._parts(path)
-            while refused := [(part, made) for part in parts if isinstance(made := self._made(part), str)]:
-                for part, reason in refused:
-                    why |= dict.fromkeys(part, reason)
-                if self.tuned is None:
-                    parts = [part for part in parts if not isinstance(self._made(part), str)]
-                    break
-                self._refused |= {_key(part) for part, _ in refused}  # where costs are measured, another cut may pay
-                parts = self._parts(path)
+            parts = self._measured_parts(path)
             alone = [node for node in path if not any(node in part for part in parts)]
             self._reasons |= dict.fromkeys(alone, "by the estimate a chain would not be faster")
-            self._reasons |= {node: why[node] for node in alone if node in why}
+            for part in _parts_of(path):
+                decided = self._measured.get(_key(part))
+                if isinstance(decided, str):
+                    self._reasons |= dict.fromkeys(set(part) & set(alone), decided)
             for part in parts:
-                made = self._made(part)
-                if isinstance(made, Function):
-                    made_of[part[-1]] = made, part
+                made_of[part[-1]] = self._made(part), part
         return Counted(self._rewritten(made_of) if made_of or self._reasons else self.module, len(made_of))
+
+    def _measured_parts(self, path: Sequence[Call]) -> list[Sequence[Call]]:
+        """The best cut of a row of layers, all of whose chains are measured. These are mostly slower than they were
+        hoped to be: then another cut may be better, whose chains are measured, too."""
+        while unknown := [part for part in self._parts(path) if _key(part) not in self._measured]:
+            self._measured |= {_key(part): self._decided(part) for part in unknown}
+        return self._parts(path)
+
+    def _parts(self, path: Sequence[Call]) -> list[Sequence[Call]]:
+        """Where a row of layers is best cut, by what is known; single layers are left out."""
+        best: list[tuple[float, list[Sequence[Call]]]] = [(0.0, [])]
+        for stop in range(1, len(path) + 1):
+            options = []
+            for length in range(1, min(LONGEST, stop) + 1):
+                part = path[stop - length : stop]
+                cost = self._apart(part[0]) if length == 1 else self._together(part)
+                before, parts = best[stop - length]
+                options.append((before + cost, parts if length == 1 else [*parts, part]))
+            best.append(min(options, key=lambda option: option[0]))
+        return best[-1][1]
+
+    def _together(self, part: Sequence[Call]) -> float:
+        """As the estimate says, until the chain was measured: then its layers' estimate less what it saves."""
+        decided = self._measured.get(_key(part))
+        if isinstance(decided, str) or _windows(part) > WINDOWS:
+            return float("inf")
+        if decided is None:
+            return self._hoped(part)
+        apart = sum(map(self._apart, part))
+        return apart - decided.apart + decided.cycles if apart < float("inf") else decided.cycles
+
+    def _hoped(self, part: Sequence[Call]) -> float:
+        key = "together", _key(part)
+        if key not in self._estimates:
+            costs = [cost / (HOPE_IN_MODE if form == MODE else 1) for form, _, cost in self._candidates(part)]
+            found = self._record(part)
+            self._estimates[key] = min(costs, default=float("inf")) if found is None else float(found.cycles)
+        return self._estimates[key]
 
     def _rewritten(self, made_of: Mapping[Call, tuple[Function, Sequence[Call]]]) -> Module:
         body = self.module.main.body
@@ -307,14 +312,11 @@ class _Chainer(_Proposer):
             values[node] = new
         return self.module.with_main(values[body])
 
-    def _made(self, part: Sequence[Call]) -> Function | str:
-        """The chain of these layers, with its plan, or why it is none."""
-        key, layers = _key(part), tuple(part)
-        if key not in self._measured:
-            self._measured[key] = self._decided(part)
-        decided = self._measured[key]
-        if isinstance(decided, str):
-            return decided
+    def _made(self, part: Sequence[Call]) -> Function:
+        """The chain of these layers, with its plan."""
+        layers, decided = tuple(part), self._measured[_key(part)]
+        if not isinstance(decided, Decision):
+            raise TypeError(f"no chain: {decided}")
         if layers not in self._made_of:
             function = merged(part, forms_of(self.config, part)[decided.form], decided.plan(part))
             measured = self._merged.get((decided.form, *part))
@@ -471,6 +473,13 @@ def forms_of(config: CoreConfig, part: Sequence[Call]) -> Mapping[str, Form]:
     in_mode = partial(in_depthwise_mode, config)
     mode: dict[str, Form] = {MODE: in_mode} if all(map(in_mode, depthwise)) else {}
     return {VECTOR: on_vector_engine, ARRAY: on_array, **mode}
+
+
+def _parts_of(path: Sequence[Call]) -> Iterator[Sequence[Call]]:
+    """Layers in a row of which a chain may consist."""
+    for start, stop in combinations(range(len(path) + 1), 2):
+        if 1 < stop - start <= LONGEST:
+            yield path[start:stop]
 
 
 def _key(part: Sequence[Call]) -> tuple[object, ...]:

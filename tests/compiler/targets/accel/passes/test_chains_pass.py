@@ -27,6 +27,7 @@ from weft.compiler.targets.accel.schedule.tiling import ChainTiling
 from weft.compiler.targets.accel.target import Accel, AccelOptions
 from weft.compiler.targets.target import Job, Measure
 from weft.hw.config import TINY
+from weft.hw.dram_rate import DramRate
 from weft.sim.timing import program_cycles
 
 from ..chains import ChainCase, LayerCase, apart
@@ -180,3 +181,47 @@ def of_stages(*stages: str) -> Iterator[Pass]:
 def test_a_module_gets_the_passes_that_it_has_not_been_through(stage: str, left: str) -> None:
     passes = list(of_stages("integer", "", "fused", "packed", "chained"))
     assert "".join(each.name for each in passes_left(stage, passes)) == left
+
+
+Costs = dict[tuple[int, ...], tuple[float, int | None]]
+
+
+def cut(monkeypatch: pytest.MonkeyPatch, costs: Costs) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """The parts of four layers in a row, each of which takes 10 cycles, and which parts were measured. ``costs``: of a
+    part, what the estimate hopes for, and what is measured; None where it is refused."""
+    tried: list[tuple[int, ...]] = []
+    tiling = ChainTiling(1, 1, 1, 1, "yxc", 1, 1, 1)
+
+    class Chosen(chain._Chainer):
+        def _apart(self, node: Any) -> float:
+            return 10.0
+
+        def _hoped(self, part: Any) -> float:
+            return costs.get(tuple(part), (1000.0, 0))[0]
+
+        def _decided(self, part: Any) -> chain.Decision | str:
+            tried.append(tuple(part))
+            cycles = costs[tuple(part)][1]
+            # alone, a part's layers take 30 cycles more: nothing runs before them
+            return "refused" if cycles is None else chain.Decision(tiling, "", cycles, 30 + 10 * len(part))
+
+    monkeypatch.setattr(chain, "_key", tuple)
+    monkeypatch.setattr(chain, "_windows", lambda part: 0)
+    chainer = Chosen(apart(BLOCK, ROOMY), ROOMY, DramRate(), 2, measure=lambda *_: 0)
+    parts = chainer._measured_parts([0, 1, 2, 3])  # type: ignore[list-item]
+    return [tuple(part) for part in parts], tried  # type: ignore[arg-type]
+
+
+def test_a_row_is_cut_anew_where_a_chain_is_slower_than_hoped(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs: Costs = {(0, 1): (12, 49), (2, 3): (12, 48), (1, 2): (14, 34)}
+    assert cut(monkeypatch, costs) == ([(1, 2)], [(0, 1), (2, 3), (1, 2)])
+
+
+def test_a_row_is_cut_anew_where_a_chain_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs: Costs = {(0, 1, 2): (15, None), (1, 2, 3): (16, 44), (0, 1): (16, 45)}
+    assert cut(monkeypatch, costs) == ([(1, 2, 3)], [(0, 1, 2), (1, 2, 3)])
+
+
+def test_what_is_as_fast_as_hoped_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs: Costs = {(0, 1): (12, 42), (2, 3): (12, 42), (1, 2): (5, 35)}
+    assert cut(monkeypatch, costs) == ([(0, 1), (2, 3)], [(0, 1), (2, 3)])
