@@ -146,12 +146,23 @@ def _compile_module(
     started = time.perf_counter()
     with collector_waits():
         products = products_of_nodes(module) if module.stage == "source" else None
-        module = prepared(module, target, options, passes, job)
-        compiled = target.link(module, options, job)
+        compiled = _chosen(module, target, options, passes, job)
         if products is not None:
             compiled = compiled.with_products(products)
     seconds = time.perf_counter() - started
     return replace(compiled, name=name, statistics={**compiled.statistics, "compile_seconds": seconds})
+
+
+def _chosen(module: Module, target: Target, options: Any, passes: PassOptions | None, job: Job) -> CompiledModel:
+    """What a target chooses of compilations by several options, if it tries any but those of the user, whose passes
+    alone are shown and checked."""
+
+    def compiled_by(tried: Any, job: Job) -> CompiledModel:
+        shown = passes if tried is options or passes is None else PassOptions(passes.added)
+        return target.link(prepared(module, target, tried, shown, job), tried, job)
+
+    choose: Callable[..., CompiledModel] = getattr(target, "choose", lambda by, options, job: by(options, job))
+    return choose(compiled_by, options, job)
 
 
 def _open_model(

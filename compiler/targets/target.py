@@ -80,7 +80,9 @@ class Target(Protocol):
     ``options``: a frozen dataclass with the target's own options; every field has a default and, in its metadata, a
     ``help`` text. ``require_quantised``: whether it refuses models that are not quantised. ``takes_open_sizes``:
     whether a model with open sizes may be compiled anew for each size. A target may also have ``tools``: what it offers
-    to ``weft tune`` and ``weft profile``, as ``module:function`` by the command's name (`cli.tools`).
+    to ``weft tune`` and ``weft profile``, as ``module:function`` by the command's name (`cli.tools`); and ``choose``,
+    which takes a function that compiles by options and a job, the user's options and job, and returns one of what that
+    function made: a target that tries options beside the user's has it.
     """
 
     name: str

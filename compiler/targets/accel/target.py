@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -13,7 +13,7 @@ from ...model import CompiledModel, HostCode, HostProgram
 from ..cpu.processor import PROCESSORS, named_target
 from ..cpu.target import Cpu, CpuOptions
 from ..errors import CompileError
-from ..target import INTEGERS, PLAIN_JOB, Job, option, scope_of
+from ..target import INTEGERS, PLAIN_JOB, Dump, Job, option, scope_of
 from .stream.latency_hiding import LatencyHiding
 
 if TYPE_CHECKING:  # loading a model takes no compiler
@@ -110,6 +110,19 @@ class Accel:
         if chains and job.measure is not None and not job.keep:
             steps.append(chains_pass(core, rate, job, threads=options.vthreads, tuned=options.tuned))
         return steps
+
+    def choose(
+        self, compiled_by: Callable[[AccelOptions, Job], CompiledModel], options: AccelOptions, job: Job
+    ) -> CompiledModel:
+        """The faster of what schedules for the named memory and for the usual one make."""
+        with IMPORTS:
+            from .named_memory import faster_in
+
+        def compiled_for(rate: DramRate, dump: Dump | None) -> CompiledModel:
+            own = rate == options.rate
+            return compiled_by(options if own else replace(options, dram=rate), replace(job, dump=dump))
+
+        return faster_in(options.core, options.rate, job, compiled_for)
 
     def link(self, module: Module, options: AccelOptions, job: Job) -> CompiledModel:
         with IMPORTS:

@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 import weft
-from weft.compiler.graph import Function
+from weft.benchmarks.zoo.quantised_forms import Form, quantised
+from weft.benchmarks.zoo.quantised_networks import network
+from weft.compiler.frontends import from_onnx
+from weft.compiler.graph import Function, Module
 from weft.compiler.model import CompiledModel
+from weft.compiler.passes import PassRecord
 from weft.hw.config import PYNQ, WIDE, CoreConfig
-from weft.hw.dram_rate import DramRate
+from weft.hw.dram_rate import DramRate, parse_dram_rate
 from weft.hw.errors import ConfigError
+from weft.runtime.device import memory_of
 from weft.runtime.profile_report import memory_note
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
@@ -51,6 +56,41 @@ def test_a_schedule_for_the_memory_is_faster_on_it(config: CoreConfig) -> None:
             for_bus += cycles(compile_function(function, config, dram=full), slow)
             for_slow += cycles(compile_function(function, config, dram=slow), slow)
         assert for_slow < 0.97 * for_bus, f"1/{part} of the bus"
+
+
+@pytest.fixture(scope="module")
+def keywords() -> Module:
+    model, batches = network("keyword-ds-cnn")
+    form = Form("QDQ", "QInt8", "QInt8", per_channel=True, extra=("ActivationSymmetric",))
+    return from_onnx(quantised(model, batches, form))
+
+
+@pytest.mark.parametrize("memory", ["4", "8,400", "8,1000"])
+def test_naming_a_memory_never_costs(keywords: Module, memory: str, tmp_path: Path) -> None:
+    """Of this network, schedules that are chosen for these memories are slower there than those for the usual one. What
+    is dumped is of the program that was chosen."""
+    unnamed = weft.compile(keywords, PYNQ, cache=False)
+    named = weft.compile(keywords, PYNQ, dram=memory, cache=False, dump=tmp_path)
+    rate = parse_dram_rate(memory)
+    assert isinstance(named, CompiledModel)
+    assert isinstance(unnamed, CompiledModel)
+    assert cycles(named, rate) <= cycles(unnamed, rate)
+    assert memory_of(named) == DramModel(latency=rate.latency, bytes_per_cycle=rate.bytes_per_cycle)
+    dumped = {path.name.removesuffix(".loops.txt") for path in tmp_path.glob("*.loops.txt")}
+    assert dumped == {layer.name.replace("+", "_") for layer in named.layers if layer.device == "core"}
+
+
+def test_schedules_for_a_named_memory_are_taken_where_they_are_faster() -> None:
+    function = convolution(PYNQ, "28x28 1x1, stride 2")
+    fast, slow = (compile_function(function, PYNQ, dram=dram) for dram in ("", "2"))
+    assert cycles(slow, DramRate(bytes_per_cycle=2)) < cycles(fast, DramRate(bytes_per_cycle=2))
+
+
+def test_passes_are_shown_and_checked_once(keywords: Module) -> None:
+    """Of a model that is compiled for two memories."""
+    records: list[PassRecord] = []
+    weft.compile(keywords, PYNQ, dram="4", cache=False, passes=weft.PassOptions(report=records.append))
+    assert [record.name for record in records].count("chains") == 1
 
 
 def test_memory_faster_than_the_bus_changes_nothing() -> None:
