@@ -402,7 +402,7 @@ function connect() {
   }
   if (data.without_effect.length) find("effect").textContent = `Without effect on any figure of these points: ${data.without_effect.join(", ")}.`;
   for (const name of figures) {
-    const text = make("label", `${name} ${data.higher.includes(name) ? "≥" : "≤"}`), box = make("input", undefined, { type: "number", min: 0, step: "any", name });
+    const text = make("label", `${name}\u00a0${data.higher.includes(name) ? "≥" : "≤"}`), box = make("input", undefined, { type: "number", min: 0, step: "any", name });
     box.oninput = () => { if (box.value === "") state.limits.delete(name); else state.limits.set(name, Number(box.value)); update(); };
     text.append(box);
     find("limits").append(text);

@@ -20,8 +20,7 @@ function timesOf(side, longest) {
       const x = at(ends[place] - layer.work.seconds), wide = Math.max(.5, at(ends[place]) - x - .5), chosen = place === state.layerOf[side];
       pen.fillStyle = chosen ? colour("--chosen") : boundOf(layer).colour;
       pen.fillRect(x, chosen ? 0 : 4, Math.max(wide, chosen ? 2 : 0), chosen ? 38 : 32);
-      const room = Math.floor((wide - 8) / 6.2);
-      if (room > 5) { pen.fillStyle = chosen ? colour("--card") : "#fff"; pen.textAlign = "left"; pen.fillText(clipped(shortName(layer.name), room), x + 4, 24); }
+      if (wide > 40) { pen.fillStyle = chosen ? colour("--card") : "#fff"; pen.textAlign = "left"; pen.fillText(fitted(pen, shortName(layer.name), wide - 8), x + 4, 24); }
     });
     pen.fillStyle = colour("--quiet");
     for (const tick of ticksOf(longest, width / 110)) {

@@ -155,6 +155,11 @@ function search(text) {
 
 // Timelines
 
+function fitted(pen, text, room) {  // as much of a text as has room: letters differ in width
+  let shown = text;
+  for (let size = text.length; size > 1 && pen.measureText(shown).width > room; shown = clipped(text, size)) size -= 1;
+  return shown;
+}
 function canvasOf(canvas, height) {
   const scale = window.devicePixelRatio || 1, width = canvas.clientWidth || 600;
   const [across, down] = [Math.max(1, Math.round(width * scale)), Math.round(height * scale)];
@@ -167,7 +172,7 @@ function canvasOf(canvas, height) {
   pen.font = "11px system-ui, sans-serif";
   return { pen, width, height };
 }
-const LEFT = 74, LANE = 26, GAP = 4, TOP = 22;
+const LEFT = 84, LANE = 26, GAP = 4, TOP = 22;
 
 // A canvas of lanes over cycles. `binned`: shares of classes; `code`: instructions, drawn where there is room for them.
 function timelineOf(side, binned, options) {
@@ -186,8 +191,8 @@ function timelineOf(side, binned, options) {
       const x = at(layer.start, width), x2 = at(layer.end, width);
       pen.fillStyle = place === state.layerOf[side] ? colour("--chosen") : colour(place % 2 ? "--strip-a" : "--strip-b");
       pen.fillRect(x, 4, Math.max(1, x2 - x - .5), 13);
-      const left = Math.max(x, LEFT), room = Math.floor((x2 - left - 8) / 6);
-      if (room > 8) { pen.fillStyle = colour("--card"); pen.fillText(clipped(shortName(layer.name), room), left + 4, 14); }
+      const left = Math.max(x, LEFT);
+      if (x2 - left > 60) { pen.fillStyle = colour("--card"); pen.fillText(fitted(pen, shortName(layer.name), x2 - left - 8), left + 4, 14); }
     });
     binned.rows.forEach((row, lane) => {
       const y = TOP + lane * (LANE + GAP), levels = new Float64Array(binned.bins), tall = options.code && lane < ENGINES.length ? LANE - 10 : LANE;

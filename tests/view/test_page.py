@@ -171,6 +171,25 @@ def test_a_picture_drawn_again_is_the_same(two: str) -> None:
     assert all(found)
 
 
+def test_names_of_lanes_and_memories_are_drawn_whole(one: dict[str, Any]) -> None:
+    probe = (
+        SETTLED
+        + """
+      while (layersOf(0)[state.layer].end === undefined) { step(1); await settle(); }
+      const draw = CanvasRenderingContext2D.prototype.fillText, names = {};
+      CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+        if (this.textAlign === "right") names[text] = x - this.measureText(text).width;
+        draw.call(this, text, x, y);
+      };
+      views.forEach(view => view.draw());
+      return names;
+    """
+    )
+    found = shown_by_browser(view_page([one]), probe, WIDE)
+    assert {"loadw", "why", "DRAM loadw"} <= set(found)
+    assert min(found.values()) >= 0
+
+
 def test_a_label_stands_on_the_part_of_its_layer_that_is_in_view(one: dict[str, Any]) -> None:
     probe = (
         SETTLED
