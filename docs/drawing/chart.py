@@ -113,9 +113,9 @@ def points(
     every = [point for each in series.values() for point in each]
     xs, ys = _ticks([x for x, _ in every]), _ticks([0.0, *(y for _, y in every)])
     rows = math.ceil(len(series) / 3)
-    sheet = Sheet(WIDTH, 346 + 18 * rows, title)
+    sheet = Sheet(WIDTH, 356 + 18 * rows, title)
     sheet.text(24, 32, title, size=16, bold=True)
-    left, right, top, bottom = 90, 716, 64 + 18 * rows, 288 + 18 * rows
+    left, right, top, bottom = 90, 716, 74 + 18 * rows, 298 + 18 * rows
 
     def place(x: float, y: float) -> tuple[float, float]:
         width, height = (x - xs[0]) / (xs[-1] - xs[0]), (y - ys[0]) / (ys[-1] - ys[0])

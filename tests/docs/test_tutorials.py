@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -23,6 +24,24 @@ def run_page(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     done = run_page(page.stem, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+OF_TESTS = ("hypothesis", "pytest")
+"""What only a developer has installed."""
+
+
+def test_pages_need_nothing_that_only_tests_need() -> None:
+    """Pages use the tests' benches, which must not bring the tests' own packages with them."""
+    names: set[str] = set()
+    for page in PAGES:
+        for block in blocks(page.read_text()):
+            if block.kind == "python":
+                found = [node for node in ast.walk(ast.parse(block.text)) if isinstance(node, ast.ImportFrom)]
+                names |= {node.module for node in found if node.module and node.module.startswith("weft.tests")}
+    assert names
+    code = f"import sys; sys.modules.update(dict.fromkeys({OF_TESTS})); import {', '.join(sorted(names))}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
