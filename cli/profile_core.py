@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from ..api import load
-from ..compiler.model import CompiledModel
+from ..compiler.compile import prepared
+from ..compiler.frontends import read
+from ..compiler.graph.ir import Module
+from ..compiler.model import CompiledModel, CutModel
 from ..compiler.targets.accel.target import AccelOptions
 from ..compiler.targets.errors import CompileError
+from ..compiler.targets.registry import find_target
+from ..compiler.targets.target import Target, target_options
 from ..hw.config import CoreConfig
 from ..progress import Updates, progress
 from ..runtime.device import RtlDevice, open_device
@@ -34,15 +41,18 @@ from ..runtime.profile_report import (
     outcome_records,
     outcome_table,
 )
-from ..runtime.profile_whatif import Recompile, predict_runs, what_if
+from ..runtime.profile_whatif import predict_runs, what_if
 from ..runtime.tables import Record
 from ..runtime.trace import write_runs
 from ..sim.dram import DramModel
+from ..tune.least_cycles import LeastCycles, least_cycles
+from ..tune.least_report import least_line, least_records, least_table
 from .memory import with_banks
 from .output import (
     check_folders,
     err,
     out,
+    parse_shapes,
     print_json,
     print_report,
     wide_console,
@@ -62,7 +72,7 @@ def profile_on_core(request: ProfileRequest) -> None:
     folder, device = request.folder, request.device
     check_folders(folder)
     with progress("reading", err) as status:
-        compiled, dram, recompile = opened(request, status)
+        compiled, dram, again = opened(request, status)
         status.update(f"running on {device}")
         runs, counted = _timed_runs(compiled, device, dram, status)
         measured = profile(compiled, runs, device if counted is None else MODEL, dram)
@@ -77,8 +87,13 @@ def profile_on_core(request: ProfileRequest) -> None:
         outcomes = []
         if request.others:
             status.update("predicting other hardware")
-            outcomes = what_if(compiled, dram, recompile)
+            outcomes = what_if(compiled, dram, again.recompiled if again is not None else None)
             tables.append(outcome_table(outcomes))
+        least = None
+        if again is not None and not isinstance(compiled, CutModel):
+            status.update("counting what every program takes")
+            least = again.least()
+            tables.append(least_table(least, measured))
         status.update(f"writing {folder}")
         folder.mkdir(parents=True, exist_ok=True)
         print_report(tables, folder / "report.txt")
@@ -93,14 +108,46 @@ def profile_on_core(request: ProfileRequest) -> None:
                                                          "clock_mhz": counted.clock_mhz}}  # fmt: skip
         memory = {} if rows is None else {"dram": rows}
         print_json({**board, **memory, "causes": cause_records(measured), "bounds": bound_records(measured),
-                    "gemm": gemm_records(measured), "what_if": outcome_records(outcomes)})  # fmt: skip
+                    "gemm": gemm_records(measured), "what_if": outcome_records(outcomes),
+                    **({"least": least_records(least, measured)} if least is not None else {})})  # fmt: skip
         return
     wide_console().print(*tables)
+    if least is not None:
+        out.print(least_line(least, measured.cycles))
     out.print(f"wrote {folder}; its trace ({slices:,} slices) opens at https://ui.perfetto.dev", markup=False)
 
 
-def opened(request: ProfileRequest, status: Updates) -> tuple[CompiledModel, DramModel, Recompile | None]:
-    """The model, the memory that the request describes, and how to compile it for another core (not an artifact)."""
+@dataclass(frozen=True)
+class Again:
+    """A model that is there to be compiled once more: for another core, or as far as its layers. ``options``: those of
+    its compilation for the memory ``dram``."""
+
+    request: ProfileRequest
+    given: Path | Module
+    options: Mapping[str, Any]
+    status: Updates
+
+    def recompiled(self, core: CoreConfig | str) -> CompiledModel:
+        """For another core."""
+        return self.request.compiled(self.given, {**self.options, "config": core}, self.status, measured=True)
+
+    def least(self) -> LeastCycles:
+        """The cycles that no program for it gets below; of a model that is cut there is no bound."""
+        target = find_target(self.request.target)
+        options = target_options(target, self.options)
+        layers = prepared(self._module(target), target, options)
+        return least_cycles(layers, options.core, options.rate, options.vthreads)
+
+    def _module(self, target: Target) -> Module:
+        if isinstance(self.given, Module):
+            return self.given
+        return read(self.given).module(
+            parse_shapes(self.request.shape) or {}, require_quantised=target.require_quantised
+        )
+
+
+def opened(request: ProfileRequest, status: Updates) -> tuple[CompiledModel, DramModel, Again | None]:
+    """The model, the memory that the request describes, and how to compile it again (not an artifact)."""
     if request.is_artifact:
         compiled = request.artifact()
         if compiled.core is None:
@@ -108,15 +155,12 @@ def opened(request: ProfileRequest, status: Updates) -> tuple[CompiledModel, Dra
         return compiled, _memory(compiled.config, request), None
     # What runs on this memory is scheduled for it, unless something else was asked for.
     asked = request.options()
-    dram = _memory(AccelOptions(config=asked.get("config", "pynq")).core, request)
-    options = {"dram": replace(dram, banks=None), **asked}
-    whole = request.given(status)
-
-    def recompile(core: CoreConfig) -> CompiledModel:
-        own = {**options, "config": core}
-        return request.compiled(whole, own, status, measured=True)
-
-    return recompile(options.get("config", "pynq")), dram, recompile
+    config = asked.get("config", "pynq")
+    dram = _memory(AccelOptions(config=config).core, request)
+    again = Again(
+        request, request.given(status), {"dram": replace(dram, banks=None), "config": config, **asked}, status
+    )
+    return again.recompiled(config), dram, again
 
 
 @dataclass(frozen=True)

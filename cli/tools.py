@@ -113,7 +113,7 @@ class ProfileRequest:
         """The target's options that the user set."""
         return options_of(self.target, self.chosen)
 
-    def given(self, status: Updates) -> Any:
+    def given(self, status: Updates) -> Path | Module:
         """The model to compile: a file, or what calibration made of it."""
         return given_model(self.source, self.shape, self.calibrate, status.update)
 

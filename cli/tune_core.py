@@ -9,6 +9,7 @@ from typing import Any
 from ..compiler.targets.errors import CompileError
 from ..compiler.tune.database import Database
 from ..progress import progress
+from ..tune.least_cycles import least_cycles
 from ..tune.search import BROKE, LITTLE, Outcome, Progress, search
 from ..tune.tasks import tasks_of
 from .output import err, out, print_json, table, wide_console
@@ -29,14 +30,16 @@ def tune(request: TuneRequest) -> None:
             tasks, results, trials=budget.trials, seed=budget.seed, minutes=budget.minutes_left,
             thorough=budget.thorough, report=lambda states: status.update(_line(states, budget.trials * len(tasks))),
         )  # fmt: skip
+        least = least_cycles(module, core, rate, options.vthreads).cycles
     records = [_record(state) for state in found.states]
     if request.as_json:
         print_json({"database": str(database), "core": core.name, "kernels": records,
                     "ranking": found.choice.ranking.name, "why": found.choice.why, "interrupted": found.interrupted,
-                    "little_to_gain": found.little, "seconds": found.seconds})  # fmt: skip
+                    "little_to_gain": found.little, "least_cycles": least, "seconds": found.seconds})  # fmt: skip
         return
     wide_console().print(_table(records))
     _print_summary(found, database)
+    out.print(f"no tiling, order or chain brings the whole network below {least:,} cycles; `weft profile` says where")
 
 
 def _line(states: Sequence[Progress], budget: int) -> str:

@@ -7,7 +7,7 @@ loads in portions of several sizes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -16,6 +16,7 @@ import numpy as np
 from ....tensor.compute import Tensor
 from ..operators.builder import Window
 from ..operators.depthwise_mode import row_cycles
+from ..operators.empty_matrices import Mask
 from ..operators.filled_parameters import TOGETHER, fills_pay
 from ..operators.lower import Kernel, Section
 from ..schedule.tiling import LOOP_ORDERS, Problem, Tiling, sizes_worth_trying
@@ -125,23 +126,75 @@ def features(problem: Problem, candidate: Candidate) -> Mapping[str, float]:
     }
 
 
+Wanted = tuple[Mask, Mask]
+"""Rows and columns of a result that something reads."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What no tiling of a kernel can do without: cycles of the array's products and of the vector engine's stages,
+    bytes read of each of its inputs, by name, and bytes written. Everything counts once. A chain computes each entry
+    that the layers behind it read at least once."""
+
+    array: float
+    vector: float
+    read: Mapping[str, int]
+    written: int
+
+
+def needs(problem: Problem, wanted: Wanted | None = None) -> Needs:
+    """Of a kernel, whatever its tiling is. ``wanted``: what of its result is computed, by default all."""
+    kernel, array, vector, share = problem.kernel, 0.0, 0.0, 1.0
+    wanted = wanted or all_of(kernel)
+    for number, section in reversed(list(enumerate(kernel.sections))):
+        products, stages = _section_cycles(problem, section, wanted)
+        array, vector, share = array + products, vector + stages, min(share, _share(wanted))
+        if number:
+            wanted = _wanted_of(section, wanted, kernel.sections[number - 1].output)
+    read = {tensor.name: _bytes_read(problem, tensor, wanted) for tensor in kernel.inputs}
+    constants = {tensor.name for tensor, _ in kernel.constants}
+    # Whichever layer adds an activation, reads no less of it than the least of what one computes.
+    read = {name: nbytes if name in constants else int(share * nbytes) for name, nbytes in read.items()}
+    return Needs(array, vector, read, math.prod(kernel.output.shape))
+
+
+def _share(wanted: Wanted) -> float:
+    return math.prod(float(places.mean()) for places in wanted)
+
+
+def all_of(kernel: Kernel) -> Wanted:
+    """Every row and column of a kernel's result."""
+    height, width = kernel.section.output[2:4]
+    return np.ones(height, np.bool_), np.ones(width, np.bool_)
+
+
+def wanted_of(reader: Kernel, wanted: Wanted, shape: Sequence[int]) -> Wanted:
+    """What a layer reads of the packed result of this shape that its windows move over."""
+    return _wanted_of(reader.sections[0], wanted, shape)
+
+
+def _wanted_of(reader: Section, wanted: Wanted, shape: Sequence[int]) -> Wanted:
+    if reader.window is None:
+        return wanted
+    return (_places_met(reader.window, 0, wanted[0], shape[2]), _places_met(reader.window, 1, wanted[1], shape[3]))
+
+
 def lower_bound(problem: Problem) -> float:
-    """Cycles that no tiling can do without: those of the array's products, of the vector engine's stages, or of the bus
-    for every byte that is needed, once. A chain computes each entry of its layers at least once."""
-    sections = [_section_cycles(problem, section) for section in problem.kernel.sections]
-    array, vector = (sum(each) for each in zip(*sections, strict=True))
-    return max(float(array), float(vector), _bus_cycles(problem))
+    """Cycles that no tiling can do without: those of whichever of array, vector engine and bus :func:`needs` most."""
+    least = needs(problem)
+    return max(least.array, least.vector, _bus_cycles(problem, least))
 
 
 def shared_bound(problem: Problem) -> float:
     """Of a depthwise layer (``problem``: on the vector engine) whose taps the array may take over in any share."""
-    _, vector = _section_cycles(problem, problem.kernel.section)
-    return max(vector / 2, _bus_cycles(problem))
+    least = needs(problem)
+    return max(least.vector / 2, _bus_cycles(problem, least))
 
 
-def _section_cycles(problem: Problem, section: Section) -> tuple[float, int]:
-    """Cycles of the array and of the vector engine for every entry of a layer's result, once."""
-    outer, groups, height, width = section.output[:4]
+def _section_cycles(problem: Problem, section: Section, wanted: Wanted) -> tuple[float, int]:
+    """Cycles of the array and of the vector engine for every wanted entry of a layer's result, once."""
+    outer, groups = section.output[:2]
+    height, width = (int(places.sum()) for places in wanted)
     pixels = outer * groups * problem.parts * height * width
     small = dict(section.repeated)
     # Of a layer whose result stays on the core, the last stage is the copy that the next one reads.
@@ -153,18 +206,27 @@ def _section_cycles(problem: Problem, section: Section) -> tuple[float, int]:
     return 0, pixels * (stages + (section.taps if section.window is not None else 0))
 
 
-def _bus_cycles(problem: Problem) -> float:
-    """For every byte that is needed, once."""
-    kernel, fills = problem.kernel, fills_pay(problem.config, problem.rate)
-    read = 0
-    for tensor in kernel.inputs:
-        filled = fills and kernel.filled_of(tensor.name) is not None
-        read += _bytes_met(kernel, tensor) * (TOGETHER - 1 if filled else TOGETHER) // TOGETHER
-    return (read + math.prod(problem.kernel.output.shape)) / problem.bytes_per_cycle
+def _bus_cycles(problem: Problem, least: Needs) -> float:
+    """For every byte that is needed, once. Reads and writes share the memory, and each has a bus of its own."""
+    read, bus = sum(least.read.values()), problem.config.bus_bytes
+    return max((read + least.written) / problem.rate.bytes_per_cycle, read / bus, least.written / bus)
 
 
-def _bytes_met(kernel: Kernel, tensor: Tensor) -> int:
-    """Of an input of the kernel, those that are read at least once: windows may leave out rows and columns."""
+def _bytes_read(problem: Problem, tensor: Tensor, wanted: Wanted) -> int:
+    """Of an input of the kernel, as it lies in DRAM: filled parameters are partly left out, weights of 4 bits are
+    records."""
+    kernel, config = problem.kernel, problem.config
+    nbytes = _bytes_met(kernel, tensor, wanted)
+    if records := kernel.records_of(tensor.name):
+        return nbytes // (records * config.wgt_bytes) * config.weight_record_bytes
+    if kernel.filled_of(tensor.name) is not None and fills_pay(config, problem.rate):
+        return nbytes * (TOGETHER - 1) // TOGETHER
+    return nbytes
+
+
+def _bytes_met(kernel: Kernel, tensor: Tensor, wanted: Wanted) -> int:
+    """Of an input of the kernel, those that are read at least once: windows may leave out rows and columns. ``wanted``:
+    of the first layer's result."""
     nbytes = math.prod(tensor.shape) * (4 if tensor.dtype == "int32" else 1)
     kept = kernel.kept_of(tensor.name)
     if kept is not None:
@@ -172,10 +234,8 @@ def _bytes_met(kernel: Kernel, tensor: Tensor) -> int:
     first = kernel.sections[0]
     if first.window is None or tensor.name != _read_by(kernel.output, first.stages.data):
         return nbytes
-    for axis, extent in enumerate(first.output[2:4]):
-        size = tensor.shape[2 + axis]
-        nbytes = nbytes // size * _places_met(first.window, axis, extent, size)
-    return nbytes
+    rows, columns = _wanted_of(first, wanted, tensor.shape)
+    return nbytes // (rows.size * columns.size) * int(rows.sum() * columns.sum())
 
 
 def _read_by(tensor: Tensor, stage: str) -> str:
@@ -185,11 +245,10 @@ def _read_by(tensor: Tensor, stage: str) -> str:
     return next(filter(None, (_read_by(each, stage) for each in tensor.inputs)), "")
 
 
-def _places_met(window: Window, axis: int, extent: int, size: int) -> int:
-    """Of ``size`` rows (``axis`` 0) or columns, those that windows of ``extent`` outputs reach over."""
+def _places_met(window: Window, axis: int, wanted: Mask, size: int) -> Mask:
+    """Which of ``size`` rows (``axis`` 0) or columns the windows of the ``wanted`` outputs reach over."""
     reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1
-    starts = np.arange(extent) * window.strides[axis] - window.pads[axis]
     met = np.zeros(size, np.bool_)
-    for start in starts.tolist():
+    for start in (np.flatnonzero(wanted) * window.strides[axis] - window.pads[axis]).tolist():
         met[max(start, 0) : max(start + reach, 0)] = True
-    return int(met.sum())
+    return met

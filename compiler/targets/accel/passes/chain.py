@@ -134,6 +134,38 @@ def promising_chains(module: Module, config: CoreConfig, rate: DramRate, threads
     return list(_Proposer(module, config, rate, threads).promising())
 
 
+def chainable(module: Module, config: CoreConfig) -> frozenset[Call]:
+    """The layers of a packed module whose results a chain may keep on the core, whether that pays or not."""
+    rows, _ = _rows(module) if config.inp_takes_results else ((), {})
+    return frozenset(node for row in rows for node in row[:-1])
+
+
+def _rows(module: Module) -> tuple[Sequence[Sequence[Call]], Mapping[Expr, str]]:
+    """Layers in a row, each of which alone reads the result of the one before; and of others why theirs does not stay
+    on the core."""
+    body = module.main.body
+    uses = use_counts(body)
+    layers = [node for node in calls(body) if isinstance(node.op, Function) and node.op.is_primitive]
+    before: dict[Call, Call] = {}
+    reasons: dict[Expr, str] = {}
+    for node in layers:
+        for place, arg in enumerate(node.args):
+            if isinstance(arg, Call) and isinstance(arg.op, Function) and arg.op.is_primitive:
+                reason = why_not(arg, node, place, uses[arg])
+                if reason:
+                    reasons.setdefault(arg, reason)
+                else:
+                    before[node] = arg
+    after = {first: second for second, first in before.items()}
+    rows = []
+    for node in layers:
+        if node not in before and node in after:
+            rows.append([node])
+            while rows[-1][-1] in after:
+                rows[-1].append(after[rows[-1][-1]])
+    return rows, reasons
+
+
 @dataclass
 class _Proposer:
     """Which layers of a module may become chains, by estimates, or by what a database has measured of them."""
@@ -160,27 +192,10 @@ class _Proposer:
                 if min((cost for *_, cost in candidates), default=float("inf")) <= apart:
                     yield Promising(tuple(part), candidates)
 
-    def _paths(self) -> Iterator[list[Call]]:
-        """Layers in a row, each of which alone reads the result of the one before."""
-        body = self.module.main.body
-        uses = use_counts(body)
-        layers = [node for node in calls(body) if isinstance(node.op, Function) and node.op.is_primitive]
-        before: dict[Call, Call] = {}
-        for node in layers:
-            for place, arg in enumerate(node.args):
-                if isinstance(arg, Call) and isinstance(arg.op, Function) and arg.op.is_primitive:
-                    reason = why_not(arg, node, place, uses[arg])
-                    if reason:
-                        self._reasons.setdefault(arg, reason)
-                    else:
-                        before[node] = arg
-        after = {first: second for second, first in before.items()}
-        for node in layers:
-            if node not in before and node in after:
-                path = [node]
-                while path[-1] in after:
-                    path.append(after[path[-1]])
-                yield path
+    def _paths(self) -> Sequence[Sequence[Call]]:
+        rows, reasons = _rows(self.module)
+        self._reasons = {**reasons, **self._reasons}
+        return rows
 
     def _apart(self, node: Call) -> float:
         function = _function(node)
