@@ -72,7 +72,8 @@ def _as_it_is_made(node: Expr) -> Expr:
 
 @dataclass
 class _Graph:
-    """``islands``: for each requantise that may have any shape the steps that it narrows, itself among them."""
+    """``islands``: for each requantise that may have any shape the steps that it narrows, itself among them; for each
+    table that is looked up only that."""
 
     body: Expr
     islands: dict[Call, Sequence[Call]] = field(default_factory=dict)
@@ -111,7 +112,10 @@ class _Graph:
         """The values from outside that an island reads element by element: before reshapes, and as they are read."""
         steps = self.islands[root]
         read = dict.fromkeys(
-            arg for step in steps for arg in step.args if not _is_number(step, arg) and not is_number_of_rows(step, arg)
+            arg
+            for step in steps
+            for arg in step.args
+            if not _is_number(step, arg) and not _is_table(step, arg) and not is_number_of_rows(step, arg)
         )
         return [(_before_reshapes(arg), arg) for arg in read if arg not in steps]
 
@@ -236,19 +240,19 @@ def _before_reshapes(value: Expr) -> Expr:
 
 
 def _elementwise(node: Call) -> Sequence[Call]:
-    """The requantise ``node`` and what it narrows, down to 8-bit values; empty where something else than elements of
-    equal places and numbers that are the same for all of them make it."""
-    if not _is_requantise(node) or node.dtype != "int8" or isinstance(node.op, Function):
+    """The requantise ``node`` and what it narrows, down to 8-bit values, or what looks up a table; empty where
+    something else than elements of equal places and numbers that are the same for all of them make it."""
+    if not _narrows(node) or node.dtype != "int8" or isinstance(node.op, Function):
         return []
     found: dict[Call, None] = {}
     waiting = [node]
     while waiting:
         step = waiting.pop()
         entry = operator_of(step)
-        if entry is None or entry.fusion is not Fusion.ELEMENTWISE or (step is not node and _is_requantise(step)):
+        if entry is None or entry.fusion is not Fusion.ELEMENTWISE or (step is not node and _narrows(step)):
             return []
         numbers = [arg for arg in step.args if _is_number(step, arg)]
-        computed = [arg for arg in step.args if arg not in numbers]
+        computed = [arg for arg in step.args if arg not in numbers and not _is_table(step, arg)]
         rows = [arg for arg in computed if is_number_of_rows(step, arg) and can_be_in_all_lanes(arg)]
         if any(arg.shape != node.shape for arg in computed if arg not in rows):
             return []
@@ -263,6 +267,14 @@ def _is_requantise(node: Call) -> bool:
     return node.op == "requantise"
 
 
+def _narrows(node: Call) -> bool:
+    return _is_requantise(node) or (node.op == "look_up" and isinstance(node.args[1], Constant))
+
+
+def _is_table(step: Call, arg: Expr) -> bool:
+    return step.op == "look_up" and arg is step.args[1]
+
+
 def _is_number(step: Call, arg: Expr) -> bool:
     """Whether an operand is one number a channel."""
     return _is_requantise(step) and arg is not step.args[0]
@@ -275,6 +287,8 @@ def _under(node: Expr, shape: Shape, steps: frozenset[Call], blocks: Blocks, mem
         for arg in node.args:
             if isinstance(arg, Constant) and _is_number(node, arg):
                 args.append(Constant(np.full(shape[1], arg.value.flat[0], arg.value.dtype)))
+            elif _is_table(node, arg):
+                args.append(arg)
             elif is_number_of_rows(node, arg):
                 args.append(in_all_lanes(arg, shape, blocks, memo))
             else:

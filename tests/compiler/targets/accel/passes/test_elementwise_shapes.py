@@ -115,6 +115,24 @@ def test_rows_load_their_weights_once(body: Callable[[Expr], Expr], shape: tuple
     assert sum(layer.bytes_loaded for layer in model.layers) <= weights + parameters_and_rows
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_table_is_looked_up_by_the_product_beside_it(shape: tuple[int, ...]) -> None:
+    """Whatever shape the model gives to rows: the host has nothing to do between layers, and no layer is of its own."""
+    x = Var("x", TensorType(shape, "float32"))
+    gate = dense_of(quantised(x), 2 * WIDE)
+    swish = quantised(call("nn.multiply", gate, call("nn.sigmoid", gate)), 0.03)
+    product = quantised(call("nn.multiply", swish, dense_of(quantised(x), 2 * WIDE, 0.04)), 0.06)
+    module = Module(Function((x,), dense_of(product, WIDE), Attrs({"name": "main", "outputs": ("y",)})))
+    model = weft.compile(module, "pynq-tables")
+    assert isinstance(model, weft.CompiledModel)
+    values = {"x": np.random.default_rng(0).normal(0, 3, shape).astype(np.float32)}
+    wanted = evaluate(PassManager(integer_passes(tables=True)).run(module), values)["y"]
+    assert len(np.unique(wanted)) > 10
+    np.testing.assert_array_equal(weft.load(model, "fsim").run(values)["y"], wanted)
+    assert len(model.programs) == 1
+    assert [layer.kind for layer in model.layers if layer.device == "core"] == ["conv2d"] * 3
+
+
 def numbers(generator: np.random.Generator, *, own: bool) -> list[Constant]:
     """Bias, multiplier and shift of a requantise, ``own`` for each channel."""
     count = WIDE if own else 1
