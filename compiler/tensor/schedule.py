@@ -18,7 +18,7 @@ from .errors import ScheduleError
 from .ir import Allocate, Buffer, PrimFunc, TensorIntrinsic, Var
 from .printer import function_text
 from .tensorize import tensorize
-from .tree import block_name, find_block, loops_of
+from .tree import block_name, check_name, find_block, loops_of
 from .visitor import statements
 
 Loop: TypeAlias = Var | str
@@ -323,7 +323,10 @@ def replay(schedule: Schedule, trace: Trace, intrinsics: Mapping[str, TensorIntr
 
 
 def _var(loop: Loop) -> Var:
-    return loop if isinstance(loop, Var) else Var(loop)
+    if isinstance(loop, Var):
+        return loop
+    check_name("loop", loop)
+    return Var(loop)
 
 
 def _name(loop: Loop) -> str:

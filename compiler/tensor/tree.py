@@ -109,8 +109,15 @@ def block_name(stmt: Stmt) -> str | None:
     return stmt.block if isinstance(stmt, IntrinsicCall) else None
 
 
+def check_name(what: str, name: object) -> None:
+    """Callers hand names in, and traces of schedules from files."""
+    if not isinstance(name, str):
+        raise ScheduleError(f"a {what} is named {name!r:.80}, but must be named by a text")
+
+
 def find_block(func: PrimFunc, name: str) -> tuple[Stmt, ...]:
     """Path to the block ``name``; ScheduleError if there is none."""
+    check_name("block", name)
     found = _found(func.body, name_mark(name), LEAVES, name, lambda node: block_name(node) == name)
     if found is None:
         names = filter(None, map(block_name, statements(func.body)))
@@ -134,6 +141,7 @@ def find_allocation(func: PrimFunc, buffer: Buffer) -> tuple[Stmt, ...] | None:
 
 def find_buffer(func: PrimFunc, name: str) -> Buffer:
     """The parameter or allocated buffer ``name``; ScheduleError if there is none."""
+    check_name("buffer", name)
     for buffer in func.params:
         if buffer.name == name:
             return buffer

@@ -24,6 +24,21 @@ def body(schedule: t.Schedule) -> str:
     return str(schedule).split("):\n", maxsplit=1)[1]
 
 
+@pytest.mark.parametrize("name", [3, None, b"c", ["c"], {}])
+def test_what_is_no_text_names_no_loop_block_or_buffer(name: Any) -> None:
+    """Traces of schedules come from files."""
+    schedule = matmul_chain()
+    steps: dict[str, Callable[[], object]] = {
+        "loop": lambda: schedule.tile([name, "j"], [2, 2]),
+        "loop ": lambda: schedule.reorder(name, "i"),
+        "block": lambda: schedule.compute_inline(name),
+        "buffer": lambda: schedule.cache_read("product", name, "near"),
+    }
+    for what, step in steps.items():
+        with pytest.raises(t.ScheduleError, match=f"a {what.strip()} is named .*, but must be named by a text"):
+            step()
+
+
 def test_a_new_schedule_is_one_nest_a_stage() -> None:
     assert str(matmul_chain()) == (
         """\
