@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..graph import Call, Constant, Expr, Family, Function, Var
+from ..graph import Call, Constant, Expr, Family, Function, TensorType, Var
 from ..graph.registry import operator
 from .form import IntegerForm, Real, Refusal, moved, with_span
 
@@ -39,6 +39,8 @@ class Describer:
         if not isinstance(node, Call) or isinstance(node.op, Function):
             return Refusal("it is not an operator")
         name = f"{node.op.removeprefix('nn.')} {node.span.node!r}"
+        if isinstance(node.type, TensorType) and 0 in node.shape:
+            return Refusal(f"{name} has no elements")
         rule: Rule = operator(node.op).integer or moved_or_refused
         form = rule(self, node, name)
         if form == CONSTANT:  # its first operand, such as the condition of a choice: no reason for what follows
