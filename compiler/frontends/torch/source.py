@@ -49,7 +49,7 @@ class TorchSource:
 
     def __init__(self, program: ExportedProgram, name: str = "model", symbols: Mapping[str, str] | None = None) -> None:
         self.name = name
-        self._program = program.run_decompositions()
+        self._program = _decomposed(program)
         self._symbols = dict(symbols or {})  # PyTorch's names of open sizes to the user's
         refuse_unknown(self._program.graph_module)
         signature = self._program.graph_signature
@@ -200,6 +200,21 @@ class TorchSource:
         return tuple(size if isinstance(size, int) else int(at_sizes(size, reader.sizes)) for size in each.sizes)
 
 
+def _decomposed(program: ExportedProgram) -> ExportedProgram:
+    """In core ATen operators. Raises ModelError."""
+    try:
+        return program.run_decompositions()
+    except Exception as error:  # it runs the program, and what a file says of its sizes
+        raise ModelError(f"PyTorch cannot decompose the program: {_reason(error)}",
+                         hint="program.run_decompositions() shows the whole reason") from error  # fmt: skip
+
+
+def _reason(error: Exception) -> str:
+    """Of an error of PyTorch's: its kind and its first line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
 def _names(program: ExportedProgram, count: int) -> list[str]:
     """Of the user's outputs: by the keys under which ``forward`` returns them, if it does."""
     plain = ["output"] if count == 1 else [f"output{number}" for number in range(count)]
@@ -217,9 +232,7 @@ def open_program(path: str | Path) -> TorchSource:
     try:
         program = torch.export.load(str(path))
     except Exception as error:  # a damaged archive raises whatever its parts raise
-        reason = str(error).strip().splitlines()
-        raise ModelError(f"{str(path)!r} cannot be read as an exported program: "
-                         f"{reason[0] if reason else type(error).__name__}") from error  # fmt: skip
+        raise ModelError(f"{str(path)!r} cannot be read as an exported program: {_reason(error)}") from error
     return TorchSource(program, Path(path).stem)
 
 
@@ -258,10 +271,8 @@ def from_torch(
         with torch.no_grad():
             program = torch.export.export(model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
     except Exception as error:  # capturing runs the user's code, which raises anything
-        reason = str(error).strip().splitlines()
         raise ModelError(
-            f"torch.export cannot capture {type(model).__name__}: {type(error).__name__}: "
-            f"{reason[0] if reason else 'no reason given'}",
+            f"torch.export cannot capture {type(model).__name__}: {_reason(error)}",
             hint="torch.export.export(model, args, strict=False) shows the whole reason",
         ) from error
     return TorchSource(program, name or type(model).__name__.lower(), _symbol_names(program, dynamic_shapes))

@@ -94,6 +94,15 @@ def test_the_file_of_an_exported_program_is_a_model(tmp_path: Path) -> None:
         weft.compile(path, target="cpu")
 
 
+def test_a_program_that_pytorch_cannot_decompose_is_a_named_error() -> None:
+    """What a damaged file says of its sizes is run then, and raises anything."""
+    program = torch.export.export(nn.Linear(4, 3), (torch.randn(2, 4),))
+    for guards in (3, ["x +"], ["unknown(3)"]):
+        program._guards_code = guards
+        with pytest.raises(ModelError, match=r"cannot decompose the program: \w+Error: "):
+            from_torch(program)
+
+
 def test_open_sizes_have_the_users_names_and_run_for_any_size_in_their_range() -> None:
     class Net(nn.Module):
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
