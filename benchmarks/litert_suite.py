@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 
 import numpy as np
 import weft
@@ -183,6 +184,7 @@ def survived(
     return ends, wrong
 
 
+@cache
 def seeds() -> list[bytes]:
     """Files to damage: one of each operator."""
     found: dict[str, bytes] = {}

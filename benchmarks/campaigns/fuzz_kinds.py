@@ -15,11 +15,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import typer
 import weft
+from weft.benchmarks import litert_suite
 from weft.benchmarks.campaigns.fuzz_mutations import edit_bytes, edit_json_text, edit_model, edit_text
 from weft.boards.board import read_board
 from weft.boards.hosts import read_hosts
@@ -84,7 +86,11 @@ def models() -> list[bytes]:
 
 
 def use_model(data: bytes) -> None:
-    compiled = weft.compile(data, target=("cpu", "accel")[len(data) % 2])
+    run_once(weft.compile(data, target=("cpu", "accel")[len(data) % 2]))
+
+
+def run_once(compiled: CompiledModel | OpenModel) -> None:
+    """With sizes and inputs of weft's choice."""
     if isinstance(compiled, OpenModel):
         compiled = compiled.at(dict.fromkeys(compiled.types.symbols, compiled.types.multiple))
     weft.load(compiled).run(read_inputs(compiled.inputs, None, 0, index_inputs(compiled)))
@@ -406,6 +412,57 @@ def use_database(data: bytes) -> None:
             database.add(KEY, {"tile": 1000}, 3.0)
 
 
+def edit_litert(data: bytes, chance: random.Random) -> bytes:
+    return litert_suite.mutated(data, np.random.default_rng(chance.getrandbits(32))) if data else data
+
+
+@cache
+def programs() -> list[bytes]:
+    """Files that ``torch.export.save`` writes: of layers, and of sizes that are open."""
+    import torch
+
+    torch.set_num_threads(1)
+    layers = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.ReLU(),
+                                 torch.nn.Flatten(), torch.nn.Linear(8, 3), torch.nn.Softmax(1)).eval()  # fmt: skip
+    recurrent = torch.nn.LSTM(3, 4, batch_first=True).eval()
+    batch = torch.export.Dim("batch", min=1, max=8)
+    found = []
+    for model, x in ((layers, torch.ones(2, 1, 4, 4)), (recurrent, torch.ones(2, 3, 3))):
+        for sizes in (None, ({0: batch},)):
+            file = io.BytesIO()
+            torch.export.save(torch.export.export(model, (x,), dynamic_shapes=sizes), file)
+            found.append(file.getvalue())
+    return found
+
+
+def edit_program(data: bytes, chance: random.Random) -> bytes:
+    """A member of the archive, mostly the one that describes the graph; or the archive's own bytes."""
+    if chance.random() < 0.1:
+        return edit_bytes(data, chance)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+    except Exception:  # an earlier edit's archive raises whatever its reader does
+        return edit_bytes(data, chance)
+    graphs = [name for name in members if name.endswith("model.json")]
+    chosen = chance.choice(graphs or sorted(members)) if chance.random() < 0.8 else chance.choice(sorted(members))
+    if chosen.endswith(".json"):
+        members[chosen] = edit_json_text(members[chosen].decode(errors="replace"), chance).encode(errors="replace")
+    else:
+        members[chosen] = edit_bytes(members[chosen], chance)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+    return buffer.getvalue()
+
+
+def use_program(data: bytes) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
+        Path(file.name).write_bytes(data)
+        run_once(weft.compile(file.name, target="cpu"))
+
+
 def use_examples(data: bytes) -> None:
     with tempfile.NamedTemporaryFile() as file:
         Path(file.name).write_bytes(data)
@@ -432,5 +489,8 @@ KINDS = {
     "database": Kind(databases, edit_bytes, use_database),
     "examples": Kind(arrays, edit_bytes, use_examples),
     "cache": Kind(lambda: [b"cache"], edit_bytes, use_cache),
+    "litert": Kind(litert_suite.seeds, edit_litert, use_model),
 }
-"""What is damaged, by name."""
+if find_spec("torch"):
+    KINDS["program"] = Kind(programs, edit_program, use_program)
+"""What is damaged, by name. Exported programs need PyTorch, which is an extra."""
