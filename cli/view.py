@@ -68,12 +68,12 @@ def view(
         raise InputError(
             f"--live runs programs of the core, but target {target!r} makes none", hint="leave out --target"
         )
+    if inputs is not None and not is_artifact(source):
+        check_inputs_of(inputs, source, parse_shapes(shape))
     if live_page:
         from ..sim.wasm import zig_version
 
         zig_version()
-    if inputs is not None and not is_artifact(source):
-        check_inputs_of(inputs, source, parse_shapes(shape))
     from ..view.live import live_page as page_that_runs  # after all that may be wrong with what was given
     from ..view.page import view_page
     from ..view.side import side

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -11,10 +12,13 @@ import llvmlite.binding as llvm
 from ..compiler.model import CompiledModel, GpuCode, HostProgram, HostStep
 from ..compiler.targets.cpu.build import assemblies, build_program, check_host_program
 from ..compiler.targets.cpu.processor import HOST, Processor, missing_here, recorded_processor
+from ..compiler.targets.gpu.devices import nvidia_device
 from ..compiler.targets.registry import find_target
+from ..runtime.gpu.predicted import sheet_roof
 from ..runtime.host import HostExecutor
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import read_inputs
+from ..runtime.machine_roof import MachineRoof
 from ..runtime.module import LoadedModule
 from ..runtime.profile_host import kernels_of, profile_host
 from ..view.gpu_code import kernel_texts
@@ -25,6 +29,12 @@ COMPILED_BY_LLVM = ("cpu", "accel")
 """Targets whose kernels for the host are those of the CPU target."""
 
 FOR_GPUS = ("opencl", "cuda")
+
+ROUNDED_PRODUCTS = re.compile(r"mma\.sync\S*(?:f16|tf32)")
+"""Products of tensor cores that the data sheets in `runtime/gpu/predicted.py` say nothing about."""
+
+MMA_COLUMNS = 8
+"""Of every product of tensor cores (`compiler/targets/gpu/mma_shapes.py`)."""
 
 
 def host_codes(model: CompiledModel, report: Callable[[str], None]) -> HostCodes | None:
@@ -62,7 +72,8 @@ def host_codes(model: CompiledModel, report: Callable[[str], None]) -> HostCodes
 
 
 def _gpu_codes(model: CompiledModel, programs: Sequence[HostProgram], report: Callable[[str], None]) -> HostCodes:
-    """Code for a GPU is counted; ``weft profile`` measures it where there is one."""
+    """Code for a GPU is counted; ``weft profile`` measures it where there is one. Of a GPU with a data sheet, what its
+    kernels take at least."""
     report("printing kernels")
     texts: dict[str, str] = {}
     language: Literal["opencl", "ptx"] = "opencl"
@@ -72,7 +83,22 @@ def _gpu_codes(model: CompiledModel, programs: Sequence[HostProgram], report: Ca
         texts |= kernel_texts(code)
         language = code.language
     why = "it is code for a GPU; 'weft profile' measures it on one"
-    return HostCodes(language, programs[0].processor, texts, kernels_of(model), why=why)
+    counted = kernels_of(model)
+    if language == "opencl":
+        why = f"{why}. A roof needs the peaks of one device, and this code runs on any"
+    elif any(ROUNDED_PRODUCTS.search(text) for text in texts.values()):
+        why = f"{why}. Its tensor cores multiply floats of 16 bits or TF32, of which no peak is kept for a roof"
+    else:
+        roof = gpu_roof(programs[0].processor)
+        least = [replace(each, seconds=max(each.compute_seconds(roof), each.memory_seconds(roof))) for each in counted]
+        return HostCodes(language, programs[0].processor, texts, least, roof, why)
+    return HostCodes(language, programs[0].processor, texts, counted, why=why)
+
+
+def gpu_roof(architecture: str) -> MachineRoof:
+    """By the data sheet of a GPU of this architecture."""
+    (shape,) = (each for each in nvidia_device(architecture).mma if each.dtype == "int8")
+    return sheet_roof(architecture, shape.rows * MMA_COLUMNS * shape.depth)
 
 
 def _why_not_here(name: str, target: Processor) -> str:

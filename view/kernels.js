@@ -3,7 +3,8 @@
 
 const KIND_TONES = ["--mac", "--strip-a", "--load", "--store", "--worse", "--strip-b", "--quiet", "--chosen"];
 const timeText = seconds => seconds >= 1 ? `${number(seconds)} s` : seconds >= 1e-3 ? `${number(1e3 * seconds)} ms` : `${number(1e6 * seconds)} µs`;
-const measuredOn = side => { const machine = sides[side].machine; return machine && machine.roof ? machine : null; };
+const measuredOn = side => { const machine = sides[side].machine; return machine && machine.roof ? machine : null; };  // or by a data sheet: `why` says so
+const timeWord = side => sides[side].machine.why ? "least time" : "time";
 const boundOf = layer => layer.work && layer.work.bound !== undefined ? data.bounds[layer.work.bound] : null;
 
 // Time by node: a strip of the whole run, each layer as wide as its time.
@@ -45,7 +46,7 @@ function ticksOf(most, count) {  // round numbers from 0 to `most`
 }
 
 // The roofline: operations a second over operations a byte, both axes logarithmic.
-const ROOF = { left: 58, right: 14, top: 12, bottom: 40, height: 330 };
+const ROOF = { left: 80, right: 14, top: 12, bottom: 40, height: 330 };
 function rooflineOf(side, box) {
   const { roof } = measuredOn(side), shown = layersOf(side).map((layer, place) => [layer.work, place]).filter(([work]) => work.operations && work.bytes && work.seconds);
   const near = roof.gbytes[0], far = roof.gbytes.at(-1), peaks = [["float32", roof.float_gops], ["8-bit integers", roof.byte_gops]].sort((a, b) => b[1] - a[1]);
@@ -65,13 +66,13 @@ function rooflineOf(side, box) {
       svg.append(mark);
     }
     const top0 = peaks[0][1];
-    for (const [[size, rate], word] of [[near, "first cache"], [far, "memory"]]) {
+    for (const [[size, rate], word] of near === far ? [[far, "memory"]] : [[near, "first cache"], [far, "memory"]]) {
       const ridge = Math.min(x1, Math.max(x0, top0 / rate)), start = Math.max(x0, y0 / rate);
       svg.append(drawn("path", { class: "rate", d: `M${x(start)} ${y(start * rate)}L${x(ridge)} ${y(Math.min(top0, ridge * rate))}H${left + across}` }));
       const note = label(`${word}: ${number(rate)} GB/s`, 0, -5, "tick"), slope = Math.atan2(y(rate * start * 10) - y(rate * start), x(start * 10) - x(start)) * 180 / Math.PI;
       note.setAttribute("transform", `translate(${x(start) + 8} ${y(start * rate) - 8 * Math.abs(Math.tan(slope * Math.PI / 180))}) rotate(${slope})`);
       svg.append(note, drawn("title", {}));
-      svg.lastChild.textContent = `${number(size)} bytes`;
+      if (near !== far) svg.lastChild.textContent = `${number(size)} bytes`;
     }
     for (const [word, rate] of peaks) {
       const note = label(`${word}: ${number(rate)} Gop/s`, left + across - 2, y(rate) - 4, "tick");
@@ -107,8 +108,10 @@ function showMachines() {  // in place of the timeline of cycles
     }
     const strip = timesOf(side, longest), plot = make("div"), whole = layersOf(side).reduce((sum, layer) => sum + layer.work.seconds, 0);
     const nothing = layersOf(side).filter(layer => !layer.work.operations).length, threads = machine.roof.threads;
-    box.append(make("p", undefined, {}, ...named, `${timeText(whole)} in ${number(layersOf(side).length)} layers on ${machine.processor}, ${threads} thread${threads > 1 ? "s" : ""}; each layer's best of several runs.`), strip.canvas,
-      make("h3", "Under the roof of this machine", { className: "above" }), plot);
+    const said = machine.why ? `At least ${timeText(whole)} in ${number(layersOf(side).length)} layers, by the data sheet of the ${machine.roof.processor}: arithmetic at its peak, or each tensor once through its memory. Nothing was measured: ${machine.why}.`
+      : `${timeText(whole)} in ${number(layersOf(side).length)} layers on ${machine.processor}, ${threads} thread${threads > 1 ? "s" : ""}; each layer's best of several runs.`;
+    box.append(make("p", undefined, {}, ...named, said), strip.canvas,
+      make("h3", machine.why ? `Where its kernels touch the roof of the ${machine.roof.processor}` : "Under the roof of this machine", { className: "above" }), plot);
     if (nothing) box.append(make("p", `Not in the picture, because they only move data: ${number(nothing)}.`, { className: "quiet" }));
     views.push(strip, rooflineOf(side, plot));
   }
@@ -124,14 +127,14 @@ function showMachines() {  // in place of the timeline of cycles
 
 function workOf(side, layer) {  // panes: what bounds it, and its figures
   const work = layer.work, rows = [], machine = measuredOn(side);
-  if (machine) rows.push(["time", timeText(work.seconds)], ["arithmetic", work.operations && `${number(work.gops)} · 10⁹ operations a second`], ["traffic", work.seconds && `${number(work.bytes / work.seconds / 1e9)} GB/s`]);
+  if (machine) rows.push([timeWord(side), timeText(work.seconds)], ["arithmetic", work.operations && `${number(work.gops)} · 10⁹ operations a second`], ["traffic", work.seconds && `${number(work.bytes / work.seconds / 1e9)} GB/s`]);
   rows.push(["operations", work.operations && number(work.operations)], ["read and written", `${number(work.bytes)} bytes`], ["operations a byte", work.operations && number(work.intensity)],
     ["launches", number(work.launches)], ["bytes are multiplied by", work.form]);
   const table = make("table", undefined, { className: "causes" });
   for (const [name, value] of rows) if (value) table.append(make("tr", undefined, {}, make("td", name, { className: "quiet" }), Object.assign(make("td", value, { className: "word" }), { style: "white-space:normal" })));
   if (!machine) return [pane("What it does, counted", false, table)];
   const peak = work.on_bytes ? "bytes at peak" : "floats at peak";
-  return [pane("What it would take at least", false, barsOf([[peak, work.least[0]], ["its traffic", work.least[1]], ["it takes", work.seconds]], timeText)), pane("What it does", false, table)];
+  return [pane("What it would take at least", false, barsOf([[peak, work.least[0]], ["its traffic", work.least[1]], ...(machine.why ? [] : [["it takes", work.seconds]])], timeText)), pane("What it does", false, table)];
 }
 function barsOf(rows, text) {
   const most = Math.max(...rows.map(([, value]) => value)) || 1, box = make("div", undefined, { className: "bound" });

@@ -18,8 +18,9 @@ from .gpu_code import ptx_listing, source_listing
 class HostCodes:
     """Code of a model's kernels. ``texts``: by a kernel's symbol. ``processor``: what it is for.
 
-    ``profiles``: of the model's layers, in their order; empty where that says nothing. ``roof``: of this machine, where
-    they were measured on it; without one they are counted, and ``why`` says why they were not measured.
+    ``profiles``: of the model's layers, in their order; empty where that says nothing. ``why``: why they were not
+    measured; empty where they were. ``roof``: of this machine, or by a data sheet: then seconds are what they take at
+    least. Without one they are counted only.
     """
 
     language: Literal["assembly", "opencl", "ptx"]
@@ -87,19 +88,18 @@ def work_records(codes: HostCodes | None) -> list[dict[str, Any]]:
     """What each layer does and, under a roof, how long it takes; empty where that is not known."""
     if codes is None:
         return []
-    return [_work(each, codes.roof) for each in codes.profiles]
+    return [_work(each, codes.roof, measured=not codes.why) for each in codes.profiles]
 
 
-def _work(kernel: KernelProfile, roof: MachineRoof | None) -> dict[str, Any]:
+def _work(kernel: KernelProfile, roof: MachineRoof | None, *, measured: bool) -> dict[str, Any]:
     record: dict[str, Any] = {
         "bytes": kernel.nbytes, "operations": kernel.operations, "launches": kernel.launches,
         "intensity": kernel.intensity, "form": kernel.layer.form, "on_bytes": kernel.on_bytes,
     }  # fmt: skip
     if roof is not None:
-        record |= {
-            "seconds": kernel.seconds, "gops": kernel.gops, "bound": kernel.bound(roof),
-            "least": [kernel.compute_seconds(roof), kernel.memory_seconds(roof)],
-        }  # fmt: skip
+        compute, memory = least = [kernel.compute_seconds(roof), kernel.memory_seconds(roof)]
+        bound = kernel.bound(roof) if measured else "compute" if compute >= memory else "memory"
+        record |= {"seconds": kernel.seconds, "gops": kernel.gops, "bound": bound, "least": least}
     return record
 
 

@@ -493,9 +493,9 @@ function columnsOf() {
   const one = sides.length === 1, timed = sides.some(side => side.cycles), measured = sides.every((_, side) => measuredOn(side)), own = side => row => row[side] && costOf(row[side]);
   const columns = [["layer", row => shortName((row[0] || row[1]).name), "word"], ["kind", row => (row[0] || row[1]).kind, "word"], ["on", row => (row[0] || row[1]).device, "word"]];
   if (one) return timed ? [...columns, ["cycles", own(0)], ["of the run", row => cyclesOf(row[0]) / sides[0].cycles, "share"], ["DRAM bytes", row => row[0].loaded + row[0].stored], ["why", row => row[0].verdict || "", "word"]]
-    : [...columns, ...(measured ? [["time", own(0), "time"], ["of the run", row => costOf(row[0]) / wholeOf(0), "share"], ["10⁹ operations/s", row => row[0].work.gops], ["bound by", row => boundOf(row[0]).label, "word"]] : []),
+    : [...columns, ...(measured ? [[timeWord(0), own(0), "time"], ["of the run", row => costOf(row[0]) / wholeOf(0), "share"], ["10⁹ operations/s", row => row[0].work.gops], ["bound by", row => boundOf(row[0]).label, "word"]] : []),
       ["MACs", row => row[0].macs], ["bytes", row => row[0].work && row[0].work.bytes], ["operators", row => row[0].operators.join(", "), "word"]];
-  if (measured) return [...columns, ["time A", own(0), "time"], ["time B", own(1), "time"], ["B ÷ A", row => row[0] && row[1] && costOf(row[0]) ? costOf(row[1]) / costOf(row[0]) : null, "ratio"],
+  if (measured) return [...columns, [`${timeWord(0)} A`, own(0), "time"], [`${timeWord(1)} B`, own(1), "time"], ["B ÷ A", row => row[0] && row[1] && costOf(row[0]) ? costOf(row[1]) / costOf(row[0]) : null, "ratio"],
     ["A is bound by", row => row[0] ? boundOf(row[0]).label : "", "word"], ["B is bound by", row => row[1] ? boundOf(row[1]).label : "", "word"]];
   if (!timed) return [...columns, ["MACs A", row => row[0] && row[0].macs], ["MACs B", row => row[1] && row[1].macs], ["operators", row => (row[0] || row[1]).operators.join(", "), "word"]];
   return [...columns, ["cycles A", own(0)], ["cycles B", own(1)], ["B − A", row => row[0] && row[1] ? cyclesOf(row[1]) - cyclesOf(row[0]) : null, "change"],

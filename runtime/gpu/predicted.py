@@ -7,6 +7,7 @@ launch's own, and so are caches. No GPU has confirmed it: it says what a kernel 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from ...compiler.graph.dtypes import numpy_dtype
 from ...compiler.model import GpuCode, GridCall, HostProgram, LaunchStep, TensorSpec
 from ...sim.ptx import Counts
 from ..errors import DeviceError
+from ..machine_roof import MachineRoof
 from .emulated import EmulatedGpu
 from .executor import GpuExecutor
 from .gpu import Array
@@ -46,6 +48,21 @@ PEAKS: Mapping[str, Peaks] = {
     "sm_120": Peaks("RTX 5090", 170, 2.41e9, 128, 4, 1792e9),
 }  # fmt: skip
 """One GPU for each architecture."""
+
+
+def sheet_roof(architecture: str, products: int) -> MachineRoof:
+    """The roof by the data sheet in `PEAKS`, without caches: floats by lanes, bytes by tensor cores, which do so many
+    ``products`` at once."""
+    peaks = PEAKS[architecture]
+    giga = peaks.multiprocessors * peaks.hertz / 1e9
+    everything = (sys.maxsize, peaks.bandwidth / 1e9)
+    return MachineRoof(
+        peaks.name,
+        peaks.multiprocessors,
+        2 * peaks.float_lanes * giga,
+        2 * products / peaks.mma_cycles * giga,
+        (everything,),
+    )
 
 
 @dataclass(frozen=True)
