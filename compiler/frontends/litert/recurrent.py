@@ -10,7 +10,8 @@ from ..onnx.loop import looped
 from .recurrent_bytes import lstm_of_bytes
 from .site import Result, Site, rule
 
-STARTS_AT_ZERO = ("UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN")
+STARTS_AT_ZERO = ("UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN",
+                  "BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN")  # fmt: skip
 """Operators with states among their operands, which LiteRT keeps as variables."""
 
 
@@ -42,19 +43,42 @@ def _plus(site: Site, x: Expr, index: int) -> Expr:
     return site("add", x, site.cast(site.real(index).expr, x.dtype)) if site.has(index) else x
 
 
+def _of_both(site: Site, ahead: Expr, back: Expr, time_major: bool) -> tuple[Expr, ...]:
+    """The results of a layer that runs in both directions; one result, if the file merges them."""
+    both = (site.concat([ahead, back], 2),) if site.option("merge_outputs") else (ahead, back)
+    return tuple(_laid_out(site, each, time_major) for each in both)
+
+
 @rule("UNIDIRECTIONAL_SEQUENCE_RNN")
 def _rnn(site: Site) -> Result:
     x, time_major = _sequence(site)
-    given = _plus(site, _product(site, x, 1), 3)
-    start = site.like(np.zeros((x.shape[1], site.held(1).shape[0])), x)
+    return _laid_out(site, _plain_layer(site, x, 1), time_major)
+
+
+@rule("BIDIRECTIONAL_SEQUENCE_RNN")
+def _rnn_of_both(site: Site) -> tuple[Result, ...]:
+    _refuse_second_input(site, range(9, 12))
+    x, time_major = _sequence(site)
+    return _of_both(site, _plain_layer(site, x, 1), _plain_layer(site, x, 5, backwards=True), time_major)
+
+
+def _refuse_second_input(site: Site, operands: range) -> None:
+    if any(site.has(index) for index in operands):
+        raise site.error(f"a second input (operands {operands[0]} to {operands[-1]}) is not read")
+
+
+def _plain_layer(site: Site, x: Expr, first: int, backwards: bool = False) -> Expr:
+    """Of operands ``first`` and on: weights, recurrent weights, bias."""
+    given = _plus(site, _product(site, x, first), first + 2)
+    start = site.like(np.zeros((x.shape[1], site.held(first).shape[0])), x)
 
     def step(states: tuple[Expr, ...], taken: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
         (state,), (now,) = states, taken
-        new = site.activated(site("add", now, _product(site, state, 2)))
+        new = site.activated(site("add", now, _product(site, state, first + 1)))
         return (new,), (new,)
 
-    _, (whole,) = looped(site.node, step, [start], [given], (False, False))
-    return _laid_out(site, whole, time_major)
+    _, (whole,) = looped(site.node, step, [start], [given], (backwards, backwards))
+    return whole
 
 
 INPUT, FORGET, CELL, OUTPUT = range(4)
@@ -72,34 +96,55 @@ def _lstm(site: Site) -> Result:
     x, time_major = _sequence(site, bytes_too=True)
     if x.dtype == "int8":
         return _laid_out(site, lstm_of_bytes(site, x), time_major)
-    coupled = not site.has(_WEIGHTS + INPUT)
+    return _laid_out(site, _gated_layer(site, x), time_major)
+
+
+_BACK = 17
+"""How much further the operands of the layer that runs backwards are."""
+
+
+@rule("BIDIRECTIONAL_SEQUENCE_LSTM")
+def _lstm_of_both(site: Site) -> tuple[Result, ...]:
+    _refuse_second_input(site, range(39, 48))
+    x, time_major = _sequence(site)
+    return _of_both(site, _gated_layer(site, x), _gated_layer(site, x, _BACK, backwards=True), time_major)
+
+
+def _gated_layer(site: Site, x: Expr, further: int = 0, backwards: bool = False) -> Expr:
+    """``further``: where the operands of this layer are, from those of a layer in one direction."""
+    entering, recurrent, bias = (first + further for first in (_WEIGHTS, _RECURRENCE, _BIAS))
+    projection, projection_bias = _PROJECTION + further, _PROJECTION_BIAS + further
+    coupled = not site.has(entering + INPUT)
     gates = [gate for gate in range(4) if not (coupled and gate == INPUT)]
-    cells, outputs = site.held(_WEIGHTS + FORGET).shape[0], site.held(_RECURRENCE + FORGET).shape[1]
-    given = [_plus(site, _product(site, x, _WEIGHTS + gate), _BIAS + gate) for gate in gates]
+    cells, outputs = site.held(entering + FORGET).shape[0], site.held(recurrent + FORGET).shape[1]
+    given = [_plus(site, _product(site, x, entering + gate), bias + gate) for gate in gates]
     start = [site.like(np.zeros((x.shape[1], size)), x) for size in (outputs, cells)]
 
     def step(states: tuple[Expr, ...], taken: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
         hidden, cell = states
-        sums = {gate: site("add", now, _product(site, hidden, _RECURRENCE + gate))
+        sums = {gate: site("add", now, _product(site, hidden, recurrent + gate))
                 for gate, now in zip(gates, taken, strict=True)}  # fmt: skip
-        forget = site("sigmoid", _peep(site, sums[FORGET], cell, FORGET))
-        enter = site("subtract", 1, forget) if coupled else site("sigmoid", _peep(site, sums[INPUT], cell, INPUT))
+
+        def opened(gate: int, seen: Expr) -> Expr:
+            return site("sigmoid", _peep(site, sums[gate], seen, gate, further))
+
+        forget = opened(FORGET, cell)
+        enter = site("subtract", 1, forget) if coupled else opened(INPUT, cell)
         new = site("add", site("multiply", forget, cell), site("multiply", enter, site.activated(sums[CELL])))
         new = _clipped(site, new, "cell_clip")
-        opened = site("sigmoid", _peep(site, sums[OUTPUT], new, OUTPUT))
-        result = site("multiply", opened, site.activated(new))
-        if site.has(_PROJECTION):
-            projected = _plus(site, _product(site, result, _PROJECTION), _PROJECTION_BIAS)
+        result = site("multiply", opened(OUTPUT, new), site.activated(new))
+        if site.has(projection):
+            projected = _plus(site, _product(site, result, projection), projection_bias)
             result = _clipped(site, projected, "projection_clip")
         return (result, new), (result,)
 
-    _, (whole,) = looped(site.node, step, start, given, (False,) * (len(given) + 1))
-    return _laid_out(site, whole, time_major)
+    _, (whole,) = looped(site.node, step, start, given, (backwards,) * (len(given) + 1))
+    return whole
 
 
-def _peep(site: Site, x: Expr, cell: Expr, gate: int) -> Expr:
+def _peep(site: Site, x: Expr, cell: Expr, gate: int, further: int) -> Expr:
     """Plus the cell's own share in a gate."""
-    index = _PEEPHOLE + {INPUT: 0, FORGET: 1, OUTPUT: 2}[gate]
+    index = _PEEPHOLE + further + {INPUT: 0, FORGET: 1, OUTPUT: 2}[gate]
     if not site.has(index):
         return x
     return site("add", x, site("multiply", cell, site.cast(site.real(index).expr, x.dtype)))

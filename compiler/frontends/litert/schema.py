@@ -129,6 +129,9 @@ OPTIONS: dict[str, tuple[int, dict[str, Field]]] = {
         "REVERSE_SEQUENCE": (87, "seq_dim:i batch_dim:i"),
         "UNIDIRECTIONAL_SEQUENCE_RNN": (31, "time_major:? activation:b"),
         "UNIDIRECTIONAL_SEQUENCE_LSTM": (71, "activation:b cell_clip:f projection_clip:f time_major:?"),
+        "BIDIRECTIONAL_SEQUENCE_RNN": (70, "time_major:? activation:b merge_outputs:?"),
+        "BIDIRECTIONAL_SEQUENCE_LSTM": (69, "activation:b cell_clip:f projection_clip:f merge_outputs:? "
+                                            "time_major:?=1"),
         "SVDF": (6, "rank:i activation:b asymmetric_inputs:?"),
         "CALL_ONCE": (103, "graph:i"),
         "VAR_HANDLE": (111, "container:s shared_name:s"),

@@ -100,6 +100,58 @@ def test_a_layer_without_gates(time_major: bool) -> None:
     check(net.finish([x], [y]), chance.normal(size=shape).astype(np.float32))
 
 
+@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize("time_major", [False, True])
+@pytest.mark.parametrize("gates", [0, 3, 4])
+def test_a_layer_that_runs_in_both_directions(merged: bool, time_major: bool, gates: int) -> None:
+    """Without gates, with the forget gate for the input gate as well, with four."""
+    chance, net = random(gates + 10), ModelWriter()
+    shape = (7, 2, 5) if time_major else (2, 7, 5)
+    x = net.tensor(shape, "float32", name="x")
+
+    def weights(*size: int) -> int:
+        return net.constant(chance.normal(size=size) * 0.5, "float32")
+
+    def direction(cells: int, outputs: int) -> list[int]:
+        if not gates:
+            return [weights(cells, 5), weights(cells, cells), weights(cells)]
+        none = [-1] * (4 - gates)
+        kinds = [(cells, 5)], [(cells, outputs)]
+        given = [part for (size,) in kinds for part in (*none, *(weights(*size) for _ in range(gates)))]
+        peeping = [*none, *(weights(cells) for _ in range(gates - 1))]
+        biases = [*none, *(weights(cells) for _ in range(gates))]
+        return [*given, *peeping, *biases, weights(outputs, cells), weights(outputs)]
+
+    def states(*sizes: int) -> list[int]:
+        return [net.tensor((2, size), "float32", variable=True) for size in sizes]
+
+    widths = (4, 6) if not gates else (3, 3)  # layers with gates are alike
+    ahead, back = direction(4, widths[0]), direction(4 if gates else 6, widths[1])
+    if gates:
+        operands = [x, *ahead, *back, *states(3, 4, 3, 4), *[-1] * 9]
+    else:
+        operands = [x, *ahead, *states(4), *back, *states(6), -1, -1, -1]
+    name = "BidirectionalSequenceLSTM" if gates else "BidirectionalSequenceRNN"
+    made = options(f"{name}Options", timeMajor=time_major, fusedActivationFunction=TANH, mergeOutputs=merged)
+    if gates:
+        made.cellClip, made.projClip = 0.6, 0.5
+    results = [net.tensor((*shape[:2], size), "float32") for size in ([sum(widths)] if merged else widths)]
+    net.op("BIDIRECTIONAL_SEQUENCE_LSTM" if gates else "BIDIRECTIONAL_SEQUENCE_RNN", operands, results, made)
+    check(net.finish([x], results), chance.normal(size=shape).astype(np.float32))
+
+
+def test_a_second_input_is_refused_by_name() -> None:
+    net = ModelWriter()
+    x = net.tensor((1, 2, 5), "float32", name="x")
+    w, r = net.constant(np.ones((4, 5)), "float32"), net.constant(np.ones((4, 4)), "float32")
+    state = net.tensor((1, 4), "float32", variable=True)
+    y = net.tensor((1, 2, 8), "float32")
+    made = options("BidirectionalSequenceRNNOptions", fusedActivationFunction=TANH, mergeOutputs=True)
+    net.op("BIDIRECTIONAL_SEQUENCE_RNN", [x, w, r, -1, state, w, r, -1, state, x, w, w], [y], made)
+    with pytest.raises(ModelError, match=r"a second input \(operands 9 to 11\) is not read"):
+        LitertSource(net.finish([x], [y]), "model").module()
+
+
 def test_a_layer_runs_on_targets() -> None:
     model, x = lstm(6, steps=8)
     (found,) = weft.load(weft.compile(model, target="cpu")).run({"x": x}).values()
