@@ -4,6 +4,7 @@
     python benchmarks/litert_suite.py --target cpu          # compiled, networks too; or accel: functional simulator
     python benchmarks/litert_suite.py --family pools --verbose
     python benchmarks/litert_suite.py --mutations 10000     # damaged files, instead: one named error each, or a graph
+    python benchmarks/litert_suite.py --target cpu --file a.tflite b.tflite     # any files, with random inputs
 
 Needs LiteRT: pip install ai-edge-litert. Integers must equal the interpreter's default kernels to the bit, floats
 within 1e-5 of the largest. What does not is listed by the reason in `APART`; the exit status is 1 if anything else
@@ -18,9 +19,10 @@ import platform
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import weft
@@ -32,7 +34,7 @@ from weft.compiler.graph import evaluate_function
 
 TOLERANCE = 1e-5
 TARGETS = ("graph", "cpu", "accel")
-EVERYTHING = {**FAMILIES, "networks": networks}
+EVERYTHING: dict[str, Callable[[], Iterable[Case]]] = {**FAMILIES, "networks": networks}
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,13 @@ class Outcome:
 
 def computed(case: Case, target: str) -> list[Array]:
     """What weft computes: by the graph's meaning in NumPy, or compiled for a target. Raises WeftError."""
+    source = LitertSource(case.model, case.name)
+    given = {each.name: array for each, array in zip(source.inputs({}), case.arrays, strict=True)}
+    shapes = {name: array.shape for name, array in given.items()}
     if target == "graph":
-        found = evaluate_function(LitertSource(case.model, case.name).module().main, case.arrays)
+        found = evaluate_function(source.module(shapes).main, case.arrays)
         return list(found) if isinstance(found, tuple) else [found]
-    loaded = weft.load(weft.compile(case.model, target=target))
-    return list(loaded.run({f"x{number}": array for number, array in enumerate(case.arrays)}).values())
+    return list(weft.load(weft.compile(source, target=target, shapes=shapes)).run(given).values())
 
 
 def compared(got: Array, wanted: Array) -> tuple[str, float, float]:
@@ -133,11 +137,29 @@ def tried(family: str, case: Case, target: str) -> Outcome:
     return Outcome(family, case.name, "apart" if apart else "different", steps, share, reason.why if reason else "")
 
 
-def outcomes(families: Iterable[str], target: str, text: str) -> Iterator[Outcome]:
-    for family in families:
-        for case in EVERYTHING[family]():
+def outcomes(families: Mapping[str, Callable[[], Iterable[Case]]], target: str, text: str) -> Iterator[Outcome]:
+    for family, cases in families.items():
+        for case in cases():
             if text.lower() in case.name.lower():
                 yield tried(family, case, target)
+
+
+def case_of_file(path: str) -> Case:
+    """A file with random inputs: bytes of the whole range, floats around zero. Sizes that it leaves open are 1."""
+    data, rng = Path(path).read_bytes(), np.random.default_rng(0)
+    arrays = []
+    for each in LitertSource(data, path).inputs({}):
+        shape = tuple(size if isinstance(size, int) else 1 for size in each.shape)
+        arrays.append(drawn(shape, each.dtype, rng))
+    return Case(Path(path).name, data, tuple(arrays))
+
+
+def drawn(shape: Sequence[int], dtype: str, rng: np.random.Generator) -> Array:
+    kind = np.dtype(dtype)
+    if kind.kind == "f":
+        return rng.normal(size=shape).astype(kind)
+    least, most = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    return rng.integers(least, most, shape, endpoint=True).astype(kind)
 
 
 def mutated(data: bytes, rng: np.random.Generator) -> bytes:
@@ -198,6 +220,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", choices=TARGETS, default="graph")
     parser.add_argument("--family", action="append", choices=sorted(EVERYTHING))
+    parser.add_argument("--file", nargs="+", default=[], metavar="FILE", help="these files, instead")
     parser.add_argument("--only", default="", help="cases with this text in their names")
     parser.add_argument("--mutations", type=int, default=0, metavar="COUNT")
     parser.add_argument("--verbose", action="store_true")
@@ -210,7 +233,12 @@ def main() -> int:
         print(f"{args.mutations} damaged files: {dict(ends)}, {len(wrong)} wrong")
         return 1 if wrong else 0
     found = []
-    for each in outcomes(args.family or (FAMILIES if args.target == "graph" else EVERYTHING), args.target, args.only):
+    families = FAMILIES if args.target == "graph" else EVERYTHING
+    if args.family:
+        families = {name: EVERYTHING[name] for name in args.family}
+    if args.file:
+        families = {"files": lambda: map(case_of_file, args.file)}
+    for each in outcomes(families, args.target, args.only):
         found.append(each)
         if each.result in ("different", "refused") or (args.verbose and each.result in ("apart", "unjudged")):
             print(f"{each.result}: {each.case}: {each.share:.1%} by up to {each.steps:g} {each.reason}")
