@@ -1,9 +1,9 @@
-"""What the fields of a LOAD count: entries, or records of 4-bit weights."""
+"""What the fields of a LOAD count: entries, or records of 4-bit weights; and the bytes that they stand for."""
 
 from __future__ import annotations
 
 from .config import CoreConfig
-from .isa import Load, Scratchpad
+from .isa import Instruction, Load, Scratchpad, Store
 from .weight_form import FOUR_BITS
 
 
@@ -27,3 +27,14 @@ def entries_of(config: CoreConfig, load: Load) -> int:
     rows = load.pad_top + load.rows + load.pad_bottom
     columns = load.pad_left + load.columns + load.pad_right
     return rows * columns * entries_each(config, load)
+
+
+def bytes_of(config: CoreConfig, instruction: Instruction) -> int:
+    """Bytes of DRAM that an instruction reads or writes."""
+    match instruction:
+        case Load(rows=rows, columns=columns) as load:
+            return rows * columns * bytes_each(config, load)
+        case Store(rows=rows, columns=columns):
+            return rows * columns * config.out_bytes
+        case _:
+            return 0

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
-from .....hw.isa import Load, Store
-from .....hw.load_counts import bytes_each
+from .....hw.isa import Store
+from .....hw.load_counts import bytes_of
 from ....graph.ir import Array, Call, Constant, Expr, Function, Module
 from ....graph.visit import calls
 from ....model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, Layer, Resident, TensorSpec, Witness
@@ -382,12 +382,10 @@ def _traffic(config: CoreConfig, stream: Sequence[Issue]) -> dict[int, tuple[int
     traffic: dict[int, tuple[int, int]] = {}
     for issue in stream:
         loaded, stored = traffic.get(issue.layer, (0, 0))
-        match issue.instruction:
-            case Load(rows=rows, columns=columns) as load:
-                loaded += rows * columns * bytes_each(config, load)
-            case Store(rows=rows, columns=columns):
-                stored += rows * columns * config.out_bytes
-            case _:
-                continue
+        moved = bytes_of(config, issue.instruction)
+        if isinstance(issue.instruction, Store):
+            stored += moved
+        else:
+            loaded += moved
         traffic[issue.layer] = (loaded, stored)
     return traffic

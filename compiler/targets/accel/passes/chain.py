@@ -12,9 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from math import prod
+from typing import NamedTuple
 
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
+from .....hw.load_counts import bytes_of
+from .....hw.programs import Code, disassemble
 from ....graph import Attrs, Call, Constant, Expr, Function, Module, Span, Var, call, calls
 from ....graph.registry import Anchor, operator_of
 from ....graph.visit import topological_order, use_counts, with_children
@@ -87,21 +90,28 @@ class Promising:
     candidates: Sequence[Candidate]
 
 
+class Taken(NamedTuple):
+    """Cycles of a program, and bytes of DRAM that it moves."""
+
+    cycles: int
+    moved: int
+
+
 @dataclass(frozen=True)
 class Decision:
-    """How a chain is compiled, its cycles and those of its layers apart; the record that says so, if one does."""
+    """How a chain is compiled, what it takes and what its layers apart take; the record that says so, if one does."""
 
     tiling: ChainTiling
     form: str
-    cycles: int
-    apart: int
+    together: Taken
+    apart: Taken
     tuned: Tuned | None = None
 
     def plan(self, part: Sequence[Call]) -> ChainPlan:
         """For the linker; ``part``: the chain's layers, whose results but the last stay on the core."""
         saved = 2 * sum(prod(node.shape) for node in part[:-1])
         record = self.tuned.record if self.tuned is not None else 0
-        return ChainPlan(self.tiling, self.form, self.cycles, self.apart, saved, record)
+        return ChainPlan(self.tiling, self.form, self.together.cycles, self.apart.cycles, saved, record)
 
 
 def chain(
@@ -273,36 +283,50 @@ class _Chainer(_Proposer):
         return Counted(self._rewritten(made_of) if made_of or self._reasons else self.module, len(made_of))
 
     def _measured_parts(self, path: Sequence[Call]) -> list[Sequence[Call]]:
-        """The best cut of a row of layers, all of whose chains are measured. These are mostly slower than they were
-        hoped to be: then another cut may be better, whose chains are measured, too."""
-        while unknown := [part for part in self._parts(path) if _key(part) not in self._measured]:
-            self._measured |= {_key(part): self._decided(part) for part in unknown}
-        return self._parts(path)
+        """The best cut of a row of layers, all of whose chains are measured: as was hoped, or by what they then took,
+        if no more bytes are moved. Beside others in a program a chain does not have the bus for itself."""
+        hoped, known = self._cut(path, self._hoped), self._cut(path, self._together)
+        return known if self._moved(known) <= self._moved(hoped) else hoped
 
-    def _parts(self, path: Sequence[Call]) -> list[Sequence[Call]]:
-        """Where a row of layers is best cut, by what is known; single layers are left out."""
+    def _moved(self, parts: Sequence[Sequence[Call]]) -> int:
+        """Bytes of chains, beyond those of their layers apart."""
+        found = [self._measured[_key(part)] for part in parts]
+        return sum(each.together.moved - each.apart.moved for each in found if isinstance(each, Decision))
+
+    def _cut(self, path: Sequence[Call], cost: Callable[[Sequence[Call]], float]) -> list[Sequence[Call]]:
+        """By ``cost`` of chains. Those that are measured on the way may be refused, or slower than was hoped."""
+        while unknown := [part for part in self._parts(path, cost) if _key(part) not in self._measured]:
+            self._measured |= {_key(part): self._decided(part) for part in unknown}
+        return self._parts(path, cost)
+
+    def _parts(self, path: Sequence[Call], cost: Callable[[Sequence[Call]], float]) -> list[Sequence[Call]]:
+        """The cheapest cut; single layers are left out."""
         best: list[tuple[float, list[Sequence[Call]]]] = [(0.0, [])]
         for stop in range(1, len(path) + 1):
             options = []
             for length in range(1, min(LONGEST, stop) + 1):
                 part = path[stop - length : stop]
-                cost = self._apart(part[0]) if length == 1 else self._together(part)
                 before, parts = best[stop - length]
-                options.append((before + cost, parts if length == 1 else [*parts, part]))
+                if length == 1:
+                    options.append((before + self._apart(part[0]), parts))
+                else:
+                    options.append((before + cost(part), [*parts, part]))
             best.append(min(options, key=lambda option: option[0]))
         return best[-1][1]
 
     def _together(self, part: Sequence[Call]) -> float:
-        """As the estimate says, until the chain was measured: then its layers' estimate less what it saves."""
+        """What was hoped, until the chain was measured: then its layers' estimate less what it saves."""
         decided = self._measured.get(_key(part))
-        if isinstance(decided, str) or _windows(part) > WINDOWS:
-            return float("inf")
-        if decided is None:
+        if not isinstance(decided, Decision):
             return self._hoped(part)
         apart = sum(map(self._apart, part))
-        return apart - decided.apart + decided.cycles if apart < float("inf") else decided.cycles
+        saved = decided.apart.cycles - decided.together.cycles
+        return apart - saved if apart < float("inf") else decided.together.cycles
 
     def _hoped(self, part: Sequence[Call]) -> float:
+        """By the estimate, or as a database says; infinite for what is refused."""
+        if isinstance(self._measured.get(_key(part)), str) or _windows(part) > WINDOWS:
+            return float("inf")
         key = "together", _key(part)
         if key not in self._estimates:
             costs = [cost / (HOPE_IN_MODE if form == MODE else 1) for form, _, cost in self._candidates(part)]
@@ -349,13 +373,13 @@ class _Chainer(_Proposer):
 
     def _decide(self, part: Sequence[Call]) -> Decision | str:
         """The fastest of what is tried: the setting that a database has, and candidates of each form."""
-        best: tuple[int, ChainTiling, str, Tuned | None] | None = None
+        best: tuple[Taken, ChainTiling, str, Tuned | None] | None = None
         refusals: list[str] = []
         found = self._record(part)
         if found is not None and isinstance(found.setting.tiling, ChainTiling):
             tiling, form = found.setting.tiling, found.setting.form
             try:
-                best = self._cycles_together(self._whole(part, form), tiling), tiling, form, found
+                best = self._taken_together(self._whole(part, form), tiling), tiling, form, found
             except CompileError as error:
                 refusals.append(error.message)
         candidates = self._candidates(part)
@@ -366,30 +390,32 @@ class _Chainer(_Proposer):
                 if cost > near * best_estimate:
                     break
                 try:
-                    cycles = self._cycles_together(self._whole(part, form), tiling)
+                    taken = self._taken_together(self._whole(part, form), tiling)
                 except CompileError as error:
                     refusals.append(error.message)
                     continue
                 best_estimate = min(cost, best_estimate)
-                if best is None or cycles < best[0]:
-                    best = cycles, tiling, form, None
+                if best is None or taken < best[0]:
+                    best = taken, tiling, form, None
                 left -= 1
                 if not left:
                     break
         if best is None:
             return f"no tile of all layers is compiled: {refusals[0] if refusals else 'none fits the scratchpads'}"
-        cycles, tiling, form, tuned = best
-        estimated = sum(map(self._apart, part))  # infinite, where only parts of a layer have a tile that fits
-        apart = self._cycles_apart(part) if cycles < (1 + SURE) * estimated else round(estimated)
-        if cycles > (1 - LEAST_GAIN) * apart:
-            return f"a chain would take {cycles:,} cycles, its layers apart take {apart:,}"
-        return Decision(tiling, form, cycles, apart, tuned)
+        taken, tiling, form, tuned = best
+        cycles, estimated = (
+            taken.cycles,
+            sum(map(self._apart, part)),
+        )  # infinite, where only parts of a layer have a tile
+        apart = self._taken_apart(part) if cycles < (1 + SURE) * estimated else Taken(round(estimated), 0)
+        if cycles > (1 - LEAST_GAIN) * apart.cycles:
+            return f"a chain would take {cycles:,} cycles, its layers apart take {apart.cycles:,}"
+        return Decision(tiling, form, taken, apart, tuned)
 
-    def _cycles_together(self, function: Function, tiling: ChainTiling) -> int:
-        program, end = kernel_program(lower_function(function), self.config, self.rate, tiling)
-        return self.measure(self.config, self.rate, program, end)
+    def _taken_together(self, function: Function, tiling: ChainTiling) -> Taken:
+        return self._taken(*kernel_program(lower_function(function), self.config, self.rate, tiling))
 
-    def _cycles_apart(self, part: Sequence[Call]) -> int:
+    def _taken_apart(self, part: Sequence[Call]) -> Taken:
         emitter = Emitter(self.config)
         places = _Places(filled=fills_pay(self.config, self.rate))
         for number, node in enumerate(part):
@@ -397,7 +423,11 @@ class _Chainer(_Proposer):
             for each in slices_of(node, self.config, self.rate, self.threads, self.tuned):
                 generate_slice(emitter, each, at, threads=self.threads, rate=self.rate, layer=number, dump=None)
         _, code = unchecked_program(self.config, self.rate, emitter.issues)
-        return self.measure(self.config, self.rate, code, places.end)
+        return self._taken(code, places.end)
+
+    def _taken(self, code: Code, end: int) -> Taken:
+        moved = sum(bytes_of(self.config, each) for each in disassemble(self.config, code))
+        return Taken(self.measure(self.config, self.rate, code, end), moved)
 
 
 class _Places:

@@ -184,44 +184,52 @@ def test_a_module_gets_the_passes_that_it_has_not_been_through(stage: str, left:
 
 
 Costs = dict[tuple[int, ...], tuple[float, int | None]]
+MOVED = {(0, 1): -40, (2, 3): -40, (1, 2): -90, (1, 2, 3): -79}
+"""Bytes beyond those of the layers apart."""
 
 
 def cut(monkeypatch: pytest.MonkeyPatch, costs: Costs) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """The parts of four layers in a row, each of which takes 10 cycles, and which parts were measured. ``costs``: of a
+    """The parts of four layers in a row, each of which takes 100 cycles, and which parts were measured. ``costs``: of a
     part, what the estimate hopes for, and what is measured; None where it is refused."""
     tried: list[tuple[int, ...]] = []
     tiling = ChainTiling(1, 1, 1, 1, "yxc", 1, 1, 1)
 
-    class Chosen(chain._Chainer):
-        def _apart(self, node: Any) -> float:
-            return 10.0
+    def candidates(self: object, part: Sequence[int]) -> list[tuple[str, ChainTiling, float]]:
+        return [("", tiling, costs[tuple(part)][0])] if tuple(part) in costs else []
 
-        def _hoped(self, part: Any) -> float:
-            return costs.get(tuple(part), (1000.0, 0))[0]
-
-        def _decided(self, part: Any) -> chain.Decision | str:
-            tried.append(tuple(part))
-            cycles = costs[tuple(part)][1]
-            # alone, a part's layers take 30 cycles more: nothing runs before them
-            return "refused" if cycles is None else chain.Decision(tiling, "", cycles, 30 + 10 * len(part))
+    def decided(self: object, part: Sequence[int]) -> chain.Decision | str:
+        tried.append(tuple(part))
+        cycles = costs[tuple(part)][1]
+        # alone, a part's layers take 300 cycles more: nothing runs before them
+        apart = chain.Taken(300 + 100 * len(part), 1000)
+        taken = chain.Taken(cycles or 0, 1000 + MOVED.get(tuple(part), 0))
+        return "refused" if cycles is None else chain.Decision(tiling, "", taken, apart)
 
     monkeypatch.setattr(chain, "_key", tuple)
     monkeypatch.setattr(chain, "_windows", lambda part: 0)
-    chainer = Chosen(apart(BLOCK, ROOMY), ROOMY, DramRate(), 2, measure=lambda *_: 0)
-    parts = chainer._measured_parts([0, 1, 2, 3])  # type: ignore[list-item]
-    return [tuple(part) for part in parts], tried  # type: ignore[arg-type]
+    monkeypatch.setattr(chain._Chainer, "_apart", lambda self, node: 100.0)
+    monkeypatch.setattr(chain._Chainer, "_candidates", candidates)
+    monkeypatch.setattr(chain._Chainer, "_decided", decided)
+    chainer = chain._Chainer(apart(BLOCK, ROOMY), ROOMY, DramRate(), 2, measure=lambda *_: 0)
+    path: Any = [0, 1, 2, 3]
+    return [tuple(part) for part in chainer._measured_parts(path)], tried
 
 
 def test_a_row_is_cut_anew_where_a_chain_is_slower_than_hoped(monkeypatch: pytest.MonkeyPatch) -> None:
-    costs: Costs = {(0, 1): (12, 49), (2, 3): (12, 48), (1, 2): (14, 34)}
+    costs: Costs = {(0, 1): (120, 490), (2, 3): (120, 480), (1, 2): (140, 340)}
     assert cut(monkeypatch, costs) == ([(1, 2)], [(0, 1), (2, 3), (1, 2)])
 
 
 def test_a_row_is_cut_anew_where_a_chain_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    costs: Costs = {(0, 1, 2): (15, None), (1, 2, 3): (16, 44), (0, 1): (16, 45)}
+    costs: Costs = {(0, 1, 2): (150, None), (1, 2, 3): (160, 440), (0, 1): (170, 450)}
     assert cut(monkeypatch, costs) == ([(1, 2, 3)], [(0, 1, 2), (1, 2, 3)])
 
 
 def test_what_is_as_fast_as_hoped_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    costs: Costs = {(0, 1): (12, 42), (2, 3): (12, 42), (1, 2): (5, 35)}
+    costs: Costs = {(0, 1): (120, 420), (2, 3): (120, 420), (1, 2): (50, 350)}
     assert cut(monkeypatch, costs) == ([(0, 1), (2, 3)], [(0, 1), (2, 3)])
+
+
+def test_another_cut_that_moves_more_bytes_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs: Costs = {(0, 1): (110, 490), (2, 3): (110, 490), (1, 2, 3): (135, 437)}
+    assert cut(monkeypatch, costs) == ([(0, 1), (2, 3)], [(0, 1), (2, 3), (1, 2, 3)])
