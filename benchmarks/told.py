@@ -88,8 +88,8 @@ def main() -> int:
     for each in found:
         by_network.setdefault(each.network, []).append(each)
     print_table(
-        f"cycles of programs that were told of a memory / of those that were not, on {config.name}",
-        ["network", *(f"{memory} B/cycle, latency" for memory in args.memories)],
+        f"cycles, told of a memory (bytes a cycle, latency) / not told of it, on {config.name}",
+        ["network", *args.memories],
         ([name, *(f"{each.ratio:.3f}" for each in row)] for name, row in by_network.items()),
     )
     if args.json:
