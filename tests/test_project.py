@@ -328,7 +328,7 @@ WITH_ENTRIES = (
 ASKED_BY_NAME = {
     "accel/channel_moves": 1,
     "accel/depthwise_split": 1,
-    "accel/elementwise_shapes": 4,
+    "accel/elementwise_shapes": 5,
     "accel/flatten_into_kernel": 8,
     "accel/fuse": 7,
     "accel/host_moves": 2,

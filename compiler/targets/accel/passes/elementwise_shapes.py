@@ -268,11 +268,15 @@ def _is_requantise(node: Call) -> bool:
 
 
 def _narrows(node: Call) -> bool:
-    return _is_requantise(node) or (node.op == "look_up" and isinstance(node.args[1], Constant))
+    return _is_requantise(node) or (_looks_up(node) and isinstance(node.args[1], Constant))
+
+
+def _looks_up(node: Call) -> bool:
+    return node.op == "look_up"
 
 
 def _is_table(step: Call, arg: Expr) -> bool:
-    return step.op == "look_up" and arg is step.args[1]
+    return _looks_up(step) and arg is step.args[1]
 
 
 def _is_number(step: Call, arg: Expr) -> bool:
