@@ -7,6 +7,7 @@ has instructions and nothing else.
     python benchmarks/compile_time.py resnet18 resnet50
     python benchmarks/compile_time.py head_silu decode_step   # long activations: kernels of many vector operations
     python benchmarks/compile_time.py --target cpu         # for this machine, networks of cpu_peers.py: cold, then kept
+    python benchmarks/compile_time.py --chains 100 1000    # how it grows with the nodes; --target cpu, too
 """
 
 from __future__ import annotations
@@ -116,6 +117,46 @@ class Measured:
         return (allowed is None or self.cpu_seconds < allowed) and self.peak_bytes < GIBIBYTES_ALLOWED * 2**30
 
 
+GROWTH_ALLOWED = 1.1
+"""How much longer ten times as many nodes may take than ten times as long."""
+
+CHAIN_CHILD = """
+import sys, time
+import weft
+from weft.benchmarks.zoo.chains import chain
+target, kind, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+models = [chain(kind, each, quantised=target == "accel").SerializeToString() for each in (20, count)]
+for model in models:  # the first one loads what is loaded once
+    started = time.process_time()
+    weft.compile(model, target=target, cache=False)
+print(time.process_time() - started)
+"""
+
+
+def chains_main(counts: Sequence[int], target: str, json_path: Path | None) -> int:
+    """Compile chains of so many nodes of each kind for a target."""
+    from weft.benchmarks.zoo.chains import KINDS
+
+    records, rows, good = [], [], True
+    for kind in KINDS:
+        per_node = []
+        for count in counts:
+            used = float(run(["-c", CHAIN_CHILD, target, kind, str(count)]).strip().splitlines()[-1])
+            per_node.append(used / count)
+            records.append(Record(target, f"{kind}, {count:,} nodes", "compile CPU seconds", round(used, 2), None))
+        growth = per_node[-1] / per_node[0]
+        good = good and growth <= GROWTH_ALLOWED
+        records.append(Record(target, kind, "growth", round(growth, 2), GROWTH_ALLOWED))
+        rows.append([kind, *(f"{1e3 * each:.2f}" for each in per_node), f"{growth:.2f}", f"{GROWTH_ALLOWED}"])
+        print(f"{kind} done", file=sys.stderr, flush=True)
+    columns = ("chain", *(f"ms a node, {count:,}" for count in counts), "last / first", "allowed")
+    print_table(f"compile time of chains for {target}, CPU time of one thread ({processor()})", columns, rows)
+    if json_path:
+        write_json(json_path, records)
+    print("all as wanted" if good else "NOT as wanted")
+    return 0 if good else 1
+
+
 def measure(name: str, config: str, vthreads: int) -> Measured:
     """Compile in a new process; RuntimeError with what it said if it failed."""
     # Building and quantising the network is another process's memory, too.
@@ -158,7 +199,10 @@ def main() -> int:
     parser.add_argument("--vthreads", type=int, default=2, help="virtual threads")
     parser.add_argument("--json", type=Path, help="write flat records to this file")
     parser.add_argument("--target", choices=("accel", "cpu"), default="accel")
+    parser.add_argument("--chains", nargs="+", type=int, metavar="NODES", help="chains of so many nodes instead")
     arguments = parser.parse_args()
+    if arguments.chains:
+        return chains_main(sorted(arguments.chains), arguments.target, arguments.json)
     networks: Sequence[str] = (*NETWORKS, *ACTIVATIONS)
     if arguments.target == "cpu":
         from weft.benchmarks.zoo import peer_forms

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..graph import Array, Call, Constant, Expr, Family, Fusion, Role, Span, call, operator_of, topological_order
+from ..graph import Array, Call, Constant, Expr, Family, Fusion, Role, Span, call, operator_of
 from ..graph.evaluate import static_value
 from ..integers.form import (
     Affine,
@@ -42,10 +42,13 @@ _STRAIGHT = 1e-5
 """Relative: what a straight line may be off, as float32 computes it."""
 
 
-def quantised_function(node: Call, described: Mapping[int, IntegerForm], *, core_tables: bool) -> Expr | None:
+def quantised_function(
+    node: Call, described: Mapping[int, IntegerForm], order: Mapping[int, int], *, core_tables: bool
+) -> Expr | None:
     """The int8 value of a quantise, of one scale that is known, whose operand is an elementwise function of one sum.
-    None where it is not. ``core_tables``: whether the core has tables."""
-    found = _island(node.args[0], described)
+    None where it is not. ``order``: the place of each value of the graph; ``core_tables``: whether the core has
+    tables."""
+    found = _island(node.args[0], described, order)
     if found is None:
         return None
     island, root, x = found
@@ -60,9 +63,10 @@ def quantised_function(node: Call, described: Mapping[int, IntegerForm], *, core
     return _through_a_table(node, island, root, x, span, core_tables=core_tables)
 
 
-def _island(source: Expr, described: Mapping[int, IntegerForm]) -> tuple[list[Call], Expr, Real] | None:
+def _island(
+    source: Expr, described: Mapping[int, IntegerForm], order: Mapping[int, int]
+) -> tuple[list[Call], Expr, Real] | None:
     """The elementwise nodes above the one value that is known in integers, producers first, that value and its form."""
-    order = {id(node): place for place, node in enumerate(topological_order(source))}
     nodes: dict[int, Call] = {}
     roots: dict[int, Expr] = {}
     waiting = [source]

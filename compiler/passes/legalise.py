@@ -71,6 +71,7 @@ class _Legaliser:
         self.core = core
         self.core_tables = core_tables
         self.uses = use_counts(module.main.body)
+        self.order = {id(node): place for place, node in enumerate(topological_order(module.main.body))}
         self.described: dict[int, IntegerForm] = {}
         self.integers: dict[int, Expr] = {}
         self.floats: dict[int, Expr] = {}
@@ -188,7 +189,7 @@ class _Legaliser:
             reason = result.reason
             self.floats[id(source)] = self._float_on_host(source, reason)
         if self.core and known and isinstance(described, Refusal):
-            function = quantised_function(node, self.described, core_tables=self.core_tables)
+            function = quantised_function(node, self.described, self.order, core_tables=self.core_tables)
             if function is not None:
                 return function
         table = tabulated(node, self.integers) if known else None

@@ -7,13 +7,18 @@ import gc
 import pstats
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 import numpy as np
 import pytest
 import weft
+from weft.benchmarks.zoo.chains import KINDS
+from weft.benchmarks.zoo.chains import chain as chain_network
 from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, Module, TensorType, Var, call, ir
+from weft.compiler.model import Layer
+from weft.compiler.targets.accel.link.host_part import _Reasons
 from weft.compiler.targets.loops import fusion
 from weft.compiler.targets.loops.fusion import FusionLimits
 from weft.compiler.targets.memory_plan import Lifetime, place_owners
@@ -51,6 +56,43 @@ def test_twice_as_many_operators_take_twice_as_many_calls(
     calls_to_compile(kind, 8)  # what is loaded and remembered once
     small, middle, large = (calls_to_compile(kind, count * times) for times in (1, 2, 4))
     assert (large - middle) / (middle - small) < 2.02
+
+
+def nodes_walked_for_the_core(kind: str, count: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Nodes in all orders that passes ask for."""
+    walked = 0
+
+    def counted(root: Expr) -> list[Expr]:
+        nonlocal walked
+        order = ordered(root)
+        walked += len(order)
+        return order
+
+    ordered = ir._ordered
+    model = chain_network(kind, count, quantised=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(ir, "_ordered", counted)
+        weft.compile(model, target="accel", config="tiny", cache=False)
+    return walked
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_pass_for_the_core_walks_the_graph_for_each_layer(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    small, large = (nodes_walked_for_the_core(kind, count, monkeypatch) for count in (40, 160))
+    assert large < 4 * small
+
+
+def test_reasons_on_the_host_are_those_of_the_layers_own_nodes() -> None:
+    known = _Reasons()
+    known.add("nn.add", ("a", "b"), "first")
+    known.add("nn.mul", ("b",), "second")
+    known.add("nn.add", ("c",), "third")
+    known.add("nn.add", ("b",), "second")
+    layer = Layer("l", ("b", "a"), "plain", "cpu", "", (1,), 0, "", ("nn.mul", "nn.add"))
+    assert known.of(layer) == ["first", "second"]
+    assert known.of(replace(layer, operators=("nn.mul",))) == ["second"]
+    assert known.of(replace(layer, nodes=())) == ["first", "second", "third"]
+    assert known.of(replace(layer, nodes=("elsewhere",))) == []
 
 
 def walks_to_compile(count: int, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ....graph.ir import Attrs, Call, Constant, Expr, Function, Module, Tuple, Var
@@ -35,10 +35,11 @@ def copying_module(pairs: Sequence[tuple[str, Expr]], names: Mapping[Expr, str])
 
 def with_reasons(program: HostProgram, module: Module) -> HostProgram:
     """The program of a module of `phase_module`, with layers that also say why their functions are not on the core."""
-    known = [
-        (str(inner.op), frozenset((*inner.span.nodes, *node.span.nodes)), function_of(node).host_reason)
-        for node in calls(module.main.body) for inner in _with_loops(function_of(node).body)
-    ]  # fmt: skip
+    known = _Reasons()
+    for node in calls(module.main.body):
+        function = function_of(node)
+        for inner in _with_loops(function.body):
+            known.add(str(inner.op), (*inner.span.nodes, *node.span.nodes), function.host_reason)
     return replace(program, layers=tuple(_with_reason(layer, known) for layer in program.layers))
 
 
@@ -48,13 +49,37 @@ def _with_loops(body: Expr) -> list[Call]:
     return [*calls(body), *inside]
 
 
-def _with_reason(layer: Layer, known: Sequence[tuple[str, frozenset[str], str]]) -> Layer:
-    """``known``: an operator on the host, the user's nodes that it is of, and why it is there."""
-    reasons: dict[str, None] = {}
-    nodes, operators = set(layer.nodes), set(layer.operators)
-    for operator, own, reason in known:
-        if operator in operators and (not nodes or not nodes.isdisjoint(own)):
-            reasons.setdefault(reason)
-    if layer.device == "numpy":
-        reasons.setdefault(f"NumPy runs it: {layer.reason}")
+class _Reasons:
+    """Why operators are on the host, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._by_node: dict[tuple[str, str], dict[str, int]] = {}
+        self._anywhere: dict[str, dict[str, int]] = {}
+
+    def add(self, operator: str, nodes: Iterable[str], reason: str) -> None:
+        """An operator, the user's nodes that it is of, and why it is there."""
+        self._count += 1
+        self._anywhere.setdefault(operator, {}).setdefault(reason, self._count)
+        for node in nodes:
+            self._by_node.setdefault((operator, node), {}).setdefault(reason, self._count)
+
+    def of(self, layer: Layer) -> list[str]:
+        """Of the operators in a layer that are of its nodes; of any, if it has none."""
+        operators = dict.fromkeys(layer.operators)
+        if layer.nodes:
+            found = [self._by_node.get((operator, node), {}) for operator in operators for node in layer.nodes]
+        else:
+            found = [self._anywhere.get(operator, {}) for operator in operators]
+        first: dict[str, int] = {}
+        for places in found:
+            for reason, place in places.items():
+                first[reason] = min(place, first.get(reason, place))
+        return sorted(first, key=first.__getitem__)
+
+
+def _with_reason(layer: Layer, known: _Reasons) -> Layer:
+    reasons = known.of(layer)
+    if layer.device == "numpy" and (own := f"NumPy runs it: {layer.reason}") not in reasons:
+        reasons.append(own)
     return replace(layer, reason="; ".join(reasons) or "part of a function on the host")

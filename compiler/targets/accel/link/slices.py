@@ -11,7 +11,7 @@ import numpy as np
 
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
-from ....graph.ir import Array, Call, Function, Var
+from ....graph.ir import Array, Call, Expr, Function
 from ...errors import CompileError
 from ..operators.depthwise_mode import in_depthwise_mode
 from ..operators.lower import Kernel, copy_kernel, lower_function
@@ -155,12 +155,13 @@ def _move_slice(function: Function, body: Call, entries: Array) -> KernelSlice:
 def _concat_slices(function: Function, body: Call) -> Iterator[KernelSlice]:
     """Copies of the operands to their places in the result, one for each batch group."""
     group_bytes = [prod(arg.shape[1:]) for arg in body.args]
+    places: dict[Expr, int] = {param: place for place, param in enumerate(function.params)}
     for outer in range(body.shape[0]):
         shift = outer * sum(group_bytes)
         for operand, nbytes in zip(body.args, group_bytes, strict=True):
-            if not isinstance(operand, Var) or operand not in function.params:
+            if operand not in places:
                 raise CompileError("an operand of concat is no parameter", at=f"function {function.name!r}")
             kernel = copy_kernel(function.name, (1, *operand.shape[1:]), body.attrs["blocks"])
-            source = (function.params.index(operand), outer * nbytes)
+            source = (places[operand], outer * nbytes)
             yield KernelSlice(kernel, CONCAT, {kernel.inputs[0].name: source}, shift)
             shift += nbytes

@@ -272,12 +272,13 @@ class _Chainer(_Proposer):
         made_of: dict[Call, tuple[Function, Sequence[Call]]] = {}
         for path in self._paths():
             parts = self._measured_parts(path)
-            alone = [node for node in path if not any(node in part for part in parts)]
+            chained = {node for part in parts for node in part}
+            alone = {node: None for node in path if node not in chained}
             self._reasons |= dict.fromkeys(alone, "by the estimate a chain would not be faster")
             for part in _parts_of(path):
                 decided = self._measured.get(_key(part))
                 if isinstance(decided, str):
-                    self._reasons |= dict.fromkeys(set(part) & set(alone), decided)
+                    self._reasons |= {node: decided for node in part if node in alone}
             for part in parts:
                 made_of[part[-1]] = self._made(part), part
         return Counted(self._rewritten(made_of) if made_of or self._reasons else self.module, len(made_of))

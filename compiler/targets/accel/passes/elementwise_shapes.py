@@ -198,8 +198,9 @@ def _price(graph: _Graph, edges: _Edges, shapes: Mapping[Call, Shape], rate: Rat
     for root, shape in shapes.items():
         steps = len(graph.islands[root])
         total += steps * entries_of(shape, rate.blocks) if len(shape) in PACKABLE_RANKS else HOST_STEP
+    different = set(shapes.values())
     for source in edges.sources:
-        others = {shape for shape in shapes.values() if shape != source.shape}
+        others = different - {source.shape}
         if any(_pixels(shape) != _pixels(source.shape) for shape in others):
             total += HOST_STEP
         elif others:  # it lies as it is read, but a reshape parts it from what could join its kernel

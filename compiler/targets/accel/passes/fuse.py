@@ -241,7 +241,19 @@ class _Fuser:
 
 
 def _members_in_order(group: _Group) -> list[Call]:
-    return [node for node in calls(group.root) if id(node) in group.members]
+    """Producers first. The graph around a group is not walked: it may have any number of others."""
+    order: dict[int, Call] = {}
+    waiting: list[tuple[Call, bool]] = [(group.root, False)]
+    while waiting:
+        node, has_operands = waiting.pop()
+        if has_operands:
+            order.setdefault(id(node), node)
+        elif id(node) not in order:
+            waiting.append((node, True))
+            waiting += [
+                (arg, False) for arg in reversed(node.args) if isinstance(arg, Call) and id(arg) in group.members
+            ]
+    return list(order.values())
 
 
 def _span(body: Expr, root: Call) -> Span:
