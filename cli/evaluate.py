@@ -54,7 +54,7 @@ from .output import (
     print_json,
     table,
 )
-from .run import check_device, compiled_source
+from .run import DEFAULT_TARGET, check_device, compiled_source
 from .source import is_artifact
 from .target_options import Chosen, with_target_options
 
@@ -214,7 +214,7 @@ def evaluate(
     chosen: Chosen,
 ) -> None:
     """Run a model on all examples of a file, on any device, and print how many it reads right."""
-    check_device(device, None if is_artifact(source) else target)
+    check_device(device, None if is_artifact(source) else target or DEFAULT_TARGET)
     with progress("reading", err) as status:
         right = None if labels is None else read_labels(labels)
         arrays = arrays_in(data)
@@ -290,10 +290,8 @@ def results_of(
 def compared(name: str, floats: Array, integers: Array, right: npt.NDArray[np.int64] | None) -> dict[str, Any]:
     """One output in floats and in 8 bits: noise below the signal in dB (None: equal), share of equal classes, accuracy
     of both (None: no scores, or no labels)."""
-    signal, lost = (
-        float((floats.astype(np.float64) ** 2).sum()),
-        float(((floats - integers).astype(np.float64) ** 2).sum()),
-    )
+    wanted = floats.astype(np.float64)  # also of truth values and of bytes, which have no differences of their own
+    signal, lost = float((wanted**2).sum()), float(((wanted - integers.astype(np.float64)) ** 2).sum())
     noise = None if lost == 0 else (10 * float(np.log10(signal / lost)) if signal else float("-inf"))
     figures: dict[str, Any] = {"output": name, "noise_db": noise, "agreement": None, "accuracy_floats": None,
                                "accuracy": None}  # fmt: skip

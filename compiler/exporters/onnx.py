@@ -112,6 +112,7 @@ class _File:
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
         self.names: dict[Expr, str] = {}
+        self.named: set[str] = set()  # nodes
         self.taken = {param.name for param in self.main.params} | set(self.main.output_names)
 
     def model(self, opset: int, version: int) -> onnx.ModelProto:
@@ -162,6 +163,9 @@ class _File:
         self, op: str, operands: Sequence[str], result: str, call: Call | None = None, **attributes: Any
     ) -> None:  # fmt: skip
         name = call.span.node if call is not None else ""
+        if name in self.named:  # onnxruntime refuses two nodes of one name; without any they are welcome
+            name = ""
+        self.named.add(name)
         self.nodes.append(helper.make_node(op, operands, [result], name or None, **attributes))
 
     def constant(self, value: Array, name: str = "") -> str:

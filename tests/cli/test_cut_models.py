@@ -1,0 +1,69 @@
+"""Commands on a model that is cut, since a run decides how many results it has: each does its work on all of it, or on
+what is compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import weft
+from onnx import parser
+from weft.cli import app
+from weft.cli.errors import run
+from weft.cli.output import err
+from weft.examples.precise import precise_session
+
+FLOATS = """
+<ir_version: 8, opset_import: ["" : 17]>
+net (float[1, 1, 4, 4] x) => (float[k] y)
+<float[8, 1, 1, 1] w = {0.53, -1.07, 1.91, 0.97, 0.13, 0.23, 0.31, 0.41}, float one = {0.25}>
+{
+    c = Conv(x, w)
+    above = Greater(c, one)
+    places = NonZero(above)
+    pairs = Transpose<perm = [1, 0]>(places)
+    y = GatherND(c, pairs)
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(parser.parse_model(FLOATS), "net.onnx")
+    np.savez("examples.npz", x=np.random.default_rng(0).normal(size=(4, 1, 4, 4)).astype(np.float32))
+    return tmp_path
+
+
+def test_all_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def done(*words: str) -> str:
+        assert run(app, list(words), err) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    done("quantise", "net.onnx", "--calibrate", "examples.npz", "-o", "q.onnx")
+    x = np.load("examples.npz")["x"][1:2]
+    np.savez("one.npz", x=x)
+    options = onnxruntime.SessionOptions()  # its rewrites move results by a step
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    (wanted,) = precise_session(Path("q.onnx").read_bytes(), options).run(None, {"x": x})
+    assert 0 < wanted.size < 128
+    done("compile", "q.onnx", "-c", "tiny", "-o", "q.weft", "--certify")
+    done("run", "q.weft", "-i", "one.npz", "-o", "made.npz")
+    np.testing.assert_allclose(np.load("made.npz")["y"], wanted, rtol=1e-6)
+    assert "by NumPy, and not run here: NonZero, Transpose, GatherND" in done("compare", "cpu", "fsim", "q.onnx")
+    assert "without a type, which are no tensors or have any size: y" in done("shapes", "q.onnx").replace("\n", " ")
+    done("tune", "q.onnx", "-c", "tiny", "--trials", "1", "-o", "t.sqlite")
+    Path("space.toml").write_text('name = "s"\nbase = "tiny"\n[core]\nblock_in = [4]\n')
+    assert "1 measured" in done("explore", "space.toml", "-n", "q.onnx", "--workers", "0")
+    done("view", "q.onnx", "-c", "tiny", "-o", "v.html")
+    done("profile", "q.weft", "-o", "folder")
+
+
+def test_what_cannot_be_done_says_what_to_do(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(app, ["compile", "net.onnx", "--calibrate", "examples.npz"], err) == 1
+    assert "hint: weft quantise writes it in 8 bits, whole; give the file" in capsys.readouterr().err
+    assert not list(folder.glob("*.weft"))
+    assert isinstance(weft.compile("net.onnx", target="cpu"), weft.CompiledModel)
