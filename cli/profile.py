@@ -73,7 +73,7 @@ def profile_command(
     trace. On a processor (--target cpu): time, traffic, arithmetic and bound of each kernel, and the roofline of this
     machine. On a GPU (--target cuda): time by kernel, or what is predicted of it."""
     if device != MODEL:
-        check_device(device)
+        check_device(device, None if is_artifact(source) else target or ACCEL)
     if memory is not None:
         parse_dram_kind(memory)
     opened = None

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from ..sim.waves import WaveRequest
 
 DEFAULT_TARGET = "accel"
+DEVICES = {"accel": "a core", "cpu": "this machine's processor", "opencl": "a GPU", "cuda": "a GPU"}
+"""What the targets of this package make code for."""
 
 
 def compiled_source(
@@ -79,8 +81,12 @@ def compiled_source(
 
 
 def check_device(name: str | None, target: str | None = None) -> None:
-    """DeviceError for the name of no device, or of one that is not here, before a model is compiled for it."""
+    """DeviceError for the name of no device, of one that is not here, or that is not for the target, before a model is
+    compiled for it. ``target``: unknown, if None."""
     of_gpu = name is None or name.isdecimal() or name == "emulated"
+    if name is not None and target in DEVICES and DEVICES[target] != (what := "a GPU" if of_gpu else "a core"):
+        raise DeviceError(f"--device {name} is of {what}, but target {target!r} is for {DEVICES[target]}",
+                          hint="leave one of them out")  # fmt: skip
     if target not in (None, DEFAULT_TARGET) and of_gpu:
         from ..runtime.gpu.open import check_gpu
 
@@ -155,7 +161,7 @@ def run(
     if not is_artifact(source) and (target or DEFAULT_TARGET) != DEFAULT_TARGET and (record or trace) is not None:
         what = "--record keeps programs" if record is not None else "--trace draws cycles"
         raise DeviceError(f"{what} of a core, but target {target!r} makes none", hint="leave out --target")
-    check_device(device, None if is_artifact(source) else target)
+    check_device(device, None if is_artifact(source) else target or DEFAULT_TARGET)
     if inputs is not None:
         arrays_in(inputs)  # a file that is none is told before the model is compiled
     if system is not None:

@@ -34,11 +34,17 @@ def arrays_in(path: Path) -> Array | dict[str, Array]:
         file.seek(0)
         try:
             loaded = np.load(file, allow_pickle=False)
-            return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+            found = loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
         except MemoryError:
             raise
         except Exception as error:  # NumPy promises none: damaged headers raise what its parsers raise
             raise InputError(f"{path} is not a .npy or .npz file: {error}") from error
+    if isinstance(found, dict):
+        for name, array in found.items():
+            if not isinstance(array, np.ndarray):  # such as a member of an artifact
+                raise InputError(f"{path} is a zip, but no .npz file: its member {name!r} is no array",
+                                 hint="make one with np.savez")  # fmt: skip
+    return found
 
 
 def typed(array: Array, dtype: str) -> Array:

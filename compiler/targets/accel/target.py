@@ -11,7 +11,7 @@ from ....hw.dram_rate import DramRate, parse_dram_rate
 from ....imports import IMPORTS
 from ...model import CompiledModel, HostCode, HostProgram
 from ..cpu.processor import PROCESSORS, named_target
-from ..cpu.target import Cpu, CpuOptions
+from ..cpu.target import Cpu, CpuOptions, check_threads
 from ..errors import CompileError
 from ..target import INTEGERS, PLAIN_JOB, Dump, Job, option, scope_of
 from .stream.latency_hiding import LatencyHiding
@@ -57,6 +57,7 @@ class AccelOptions:
             raise CompileError(f"vthreads is {self.vthreads}, but must be at least 1")
         if self.hiding not in list(LatencyHiding):
             raise CompileError(f"hiding is {self.hiding!r}, but must be one of {', '.join(LatencyHiding)}")
+        check_threads(self.threads)
         named_target(self.processor)
         scope_of(self.integers)
 

@@ -41,10 +41,15 @@ class CpuOptions:
         if self.activations not in ACTIVATIONS:
             raise CompileError(f"unknown: {self.activations!r}", at="option 'activations'",
                                hint=f"known: {', '.join(ACTIVATIONS)}")  # fmt: skip
-        if not 1 <= self.threads <= MOST_THREADS:
-            raise CompileError(f"threads is {self.threads}, but must be 1..{MOST_THREADS}")
+        check_threads(self.threads)
         named_target(self.processor)
         scope_of(self.integers)
+
+
+def check_threads(threads: int) -> None:
+    """CompileError for more, or fewer, than a program can have."""
+    if not 1 <= threads <= MOST_THREADS:
+        raise CompileError(f"threads is {threads}, but must be 1..{MOST_THREADS}")
 
 
 class Cpu:
