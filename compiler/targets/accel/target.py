@@ -115,7 +115,10 @@ class Accel:
     def choose(
         self, compiled_by: Callable[[AccelOptions, Job], CompiledModel], options: AccelOptions, job: Job
     ) -> CompiledModel:
-        """The faster of what schedules for the named memory and for the usual one make."""
+        """The faster of what schedules for the named memory and for the usual one make. A tuning database has measured
+        for the named one, so with it there is no other."""
+        if options.tuned:
+            return compiled_by(options, job)
         with IMPORTS:
             from .named_memory import faster_in
 
