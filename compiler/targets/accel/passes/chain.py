@@ -404,10 +404,8 @@ class _Chainer(_Proposer):
         if best is None:
             return f"no tile of all layers is compiled: {refusals[0] if refusals else 'none fits the scratchpads'}"
         taken, tiling, form, tuned = best
-        cycles, estimated = (
-            taken.cycles,
-            sum(map(self._apart, part)),
-        )  # infinite, where only parts of a layer have a tile
+        cycles = taken.cycles
+        estimated = sum(map(self._apart, part))  # infinite, where only parts of a layer have a tile that fits
         apart = self._taken_apart(part) if cycles < (1 + SURE) * estimated else Taken(round(estimated), 0)
         if cycles > (1 - LEAST_GAIN) * apart.cycles:
             return f"a chain would take {cycles:,} cycles, its layers apart take {apart.cycles:,}"
