@@ -9,6 +9,8 @@ import pytest
 from weft.compiler.graph import Constant, Function, evaluate_function
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.accel.cost.space import lower_bound
+from weft.compiler.targets.accel.cost.tile_costs import tilings
+from weft.compiler.targets.accel.link.alone import kernel_program
 from weft.compiler.targets.accel.operators import packed_layout
 from weft.compiler.targets.accel.operators.filled_parameters import Filled, fills_pay
 from weft.compiler.targets.accel.operators.lower import lower_function
@@ -16,7 +18,7 @@ from weft.compiler.targets.accel.schedule.tiling import Problem
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.hw.dram_rate import USUAL_RATE, DramRate
 from weft.hw.isa import Load, Scratchpad
-from weft.hw.programs import disassemble
+from weft.hw.programs import Code, disassemble
 from weft.sim.dram import DramModel
 from weft.sim.rtl import RtlSimulator
 from weft.sim.timing import predict
@@ -49,8 +51,14 @@ def layer(config: CoreConfig, case: str, *, size: tuple[int, int] = (3, 2), chan
 
 
 def loads_of(model: CompiledModel) -> list[Load]:
-    program = disassemble(model.config, program_of(model).program)
-    return [each for each in program if isinstance(each, Load) and each.scratchpad is Scratchpad.ACC]
+    return loads_in(model.config, program_of(model).program)
+
+
+def loads_in(config: CoreConfig, program: Code) -> list[Load]:
+    """Into the accumulators."""
+    return [
+        each for each in disassemble(config, program) if isinstance(each, Load) and each.scratchpad is Scratchpad.ACC
+    ]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -95,8 +103,11 @@ def test_bursts_too_short_for_the_memory_are_not_made() -> None:
     slow = DramRate(bytes_per_cycle=8, latency=600)
     assert not fills_pay(PYNQ, slow)
     assert not fills_pay(replace(PYNQ, read_outstanding=1), USUAL_RATE)
-    loads = loads_of(compile_function(layer(PYNQ, "no bias"), PYNQ, dram=slow))
-    assert sum(each.rows * each.columns for each in loads) == 3 * CHANNELS // PYNQ.block_out
+    kernel = lower_function(layer(PYNQ, "no bias"))
+    for rate, entries in ((USUAL_RATE, 2), (slow, 3)):
+        program, _ = kernel_program(kernel, PYNQ, rate, tilings(Problem(PYNQ, kernel, 2, rate=rate))[0])
+        loads = loads_in(PYNQ, program)
+        assert sum(each.rows * each.columns for each in loads) == entries * CHANNELS // PYNQ.block_out
 
 
 def test_a_layer_of_many_parameters_takes_fewer_cycles_and_no_fewer_than_its_bound() -> None:
