@@ -267,7 +267,7 @@ MUTANTS = (
     ),
     _fault(
         "concatenations-of-the-first-image", "link/slices.py", "address",
-        "source = (function.params.index(operand), outer * nbytes)", "source = (function.params.index(operand), 0)",
+        "source = (places[operand], outer * nbytes)", "source = (places[operand], 0)",
         "link/test_link.py", "test_placement.py",
     ),
     _fault(

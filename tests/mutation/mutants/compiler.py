@@ -305,7 +305,7 @@ MUTANTS = (
     ),
     Mutant(
         "chain-where-layers-apart-are-faster", "compiler/targets/accel/passes/chain.py", "wrong sign",
-        "if cycles > (1 - LEAST_GAIN) * apart:", "if cycles < (1 - LEAST_GAIN) * apart:",
+        "if cycles > (1 - LEAST_GAIN) * apart.cycles:", "if cycles < (1 - LEAST_GAIN) * apart.cycles:",
         ("tests/compiler/targets/accel/passes/test_chain.py",),
     ),
     Mutant(

@@ -10,6 +10,7 @@ CPU = ("tests/tune/test_cpu.py",)
 SEARCH = ("tests/tune/test_search.py",)
 BOUND = ("tests/compiler/targets/accel/cost/test_space.py",)
 TUNED = ("tests/compiler/targets/accel/link/test_tuned.py",)
+LEAST = ("tests/tune/test_least_cycles.py",)
 STUDY = ("tests/explore/test_study.py",)
 
 MUTANTS = (
@@ -53,11 +54,36 @@ MUTANTS = (
     ),
     Mutant(
         "reads-of-all-rows", "compiler/targets/accel/cost/space.py", "forgotten part",
-        "nbytes = nbytes // size * _places_met(first.window, axis, extent, size)", "pass", BOUND,
+        "* int(rows.sum() * columns.sum())", "* rows.size * columns.size", BOUND,
+    ),
+    Mutant(
+        "bound-of-what-no-pooling-reads", "compiler/targets/accel/cost/space.py", "forgotten part",
+        "    if reader.window is None:\n        return wanted\n",
+        "    return np.ones(shape[2], np.bool_), np.ones(shape[3], np.bool_)\n", LEAST,
+    ),
+    Mutant(
+        "records-count-as-bytes", "compiler/targets/accel/cost/space.py", "wrong size",
+        "return nbytes // (records * config.wgt_bytes) * config.weight_record_bytes", "return nbytes", LEAST,
+    ),
+    Mutant(
+        "nothing-is-loaded-ahead", "tune/least_cycles.py", "forgotten part",
+        "outside[ENGINES.index(\"bus\")] += self._ahead", "outside[ENGINES.index(\"bus\")] += 0 * self._ahead", LEAST,
+    ),
+    Mutant(
+        "results-of-chains-are-stored", "tune/least_cycles.py", "check ignored",
+        "0 if node in self.joined else least.written", "least.written", LEAST,
+    ),
+    Mutant(
+        "bound-of-the-first-form", "tune/least_cycles.py", "forgotten part",
+        "(self.weights @ times.T).min(axis=1)", "(self.weights @ times.T)[:, 0]", LEAST,
+    ),
+    Mutant(
+        "programs-do-not-add-up", "tune/least_cycles.py", "forgotten part",
+        "for program in self.programs for each", "for program in self.programs[:1] for each", LEAST,
     ),
     Mutant(
         "bound-without-the-vector-engine", "compiler/targets/accel/cost/space.py", "forgotten part",
-        "float(array), float(vector), _bus_cycles(problem)", "float(array), _bus_cycles(problem)",
+        "least.array, least.vector, _bus_cycles(problem, least)", "least.array, _bus_cycles(problem, least)",
         BOUND,
     ),
     Mutant(
