@@ -54,6 +54,10 @@ STEPS = 8
 """Of the grid of weights: each is a multiple of 1/8, and they sum to 1."""
 
 
+FARTHEST = 32
+"""Cuts inside of a stretch at most, unless it begins with the program: so thousands of layers take seconds."""
+
+
 @dataclass(frozen=True)
 class Stretch:
     """Layers in a row, by name, and the cycles that every program takes for them. ``limit``: of :data:`ENGINES`, those
@@ -115,7 +119,8 @@ class _Program:
         cuts = self.cuts
         best: list[tuple[float, int, int]] = [(0.0, 0, 0)]  # cycles, cut before, number of weights
         for at in range(1, len(cuts)):
-            ways = ((before, *self._cycles(cuts[before], cuts[at])) for before in range(at))
+            near = dict.fromkeys([0, *range(max(0, at - FARTHEST), at)])
+            ways = ((before, *self._cycles(cuts[before], cuts[at])) for before in near)
             best.append(max((best[before][0] + cycles, before, which) for before, cycles, which in ways))
         found, at = [], len(cuts) - 1
         while at:

@@ -21,7 +21,7 @@ from weft.sim.dram import DramModel
 from weft.tests.compiler.targets.accel.operators.test_weight_groups import layer as of_weights
 from weft.tests.compiler.targets.accel.operators.test_weight_groups import weights
 from weft.tests.compiler.targets.accel.quantised_layers import layer, module_of, quantised, variable
-from weft.tune.least_cycles import LeastCycles, least_cycles
+from weft.tune.least_cycles import FARTHEST, LeastCycles, _Program, least_cycles
 from weft.tune.least_report import least_line, least_records
 from weft.tune.tasks import tasks_of
 
@@ -207,6 +207,16 @@ def test_a_depthwise_layer_takes_its_best_mixture_of_forms() -> None:
     taps = 28 * 28 * 4 * 9
     assert taps / 2 <= least.cycles < taps
     assert cycles(compiled(module, PLAIN, rate), rate) >= least.cycles
+
+
+def test_a_row_of_many_layers_looks_back_a_few_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound of many layers does not try all pairs of cuts, and loses nothing where one engine has the work."""
+    module, looks = row(("dense",) * 90, 8), []
+    plain = _Program._cycles
+    monkeypatch.setattr(_Program, "_cycles", lambda *arguments: looks.append(arguments) or plain(*arguments))
+    least = bound(module, PYNQ, DramRate())
+    assert least.cycles >= 90 * 8 * 8 * 4 * 4
+    assert len(looks) <= (FARTHEST + 1) * 91
 
 
 @pytest.mark.parametrize("parts", [1, 3])
