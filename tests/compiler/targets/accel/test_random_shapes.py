@@ -6,12 +6,13 @@ channels that fill no block and unfolding of the input take part.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import weft
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Array, Attrs, Constant, Expr, Function, Module, TensorType, Var, call, evaluate
 from weft.compiler.operators import numerics
@@ -222,8 +223,17 @@ def layers(draw: st.DrawFn, configs: tuple[CoreConfig, ...] = CONFIGS, largest: 
     if kind in OF_ROWS and draw(st.booleans()):
         return replace(layer, batch=draw(st.integers(4, 80)), channels=draw(st.integers(1, 90)), size=(1, 1),
                        kernel=(1, 1), strides=(1, 1), pads=(0, 0, 0, 0))  # fmt: skip
+    if kind == "depthwise":  # a window whose pixels and weights have no room at once is left to the host
+        assume(_entries_of_a_window(layer) <= layer.config.acc_depth)
     grown = max(0, 1 - min(layer.output)) * 3  # until the window fits
     return layer if kind in POINTWISE else replace(layer, size=(layer.size[0] + grown, layer.size[1] + grown))
+
+
+def _entries_of_a_window(layer: Layer) -> int:
+    """Accumulators that one output takes on the vector engine, with its requantise's parameters."""
+    reach = math.prod((size - 1) * step + 1 for size, step in zip(layer.kernel, layer.dilations, strict=True))
+    parts = max(1, layer.config.block_in // layer.config.block_out)
+    return parts * (reach + math.prod(layer.kernel) + 5)
 
 
 IN_NARROW_TILES = Layer("depthwise", TINY, threads=1, channels=2, filters=1, groups=1, size=(37, 37), kernel=(5, 4),
