@@ -12,13 +12,13 @@ from rich.text import Text
 
 from ..api import load
 from ..compiler.compile import prepared
-from ..compiler.frontends import read
+from ..compiler.frontends import module_and_tail, read
 from ..compiler.graph.ir import Module
-from ..compiler.model import CompiledModel, CutModel
+from ..compiler.model import CompiledModel
 from ..compiler.targets.accel.target import AccelOptions
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.registry import find_target
-from ..compiler.targets.target import Target, target_options
+from ..compiler.targets.target import target_options
 from ..hw.config import CoreConfig
 from ..progress import Updates, progress
 from ..runtime.device import RtlDevice, open_device
@@ -90,7 +90,7 @@ def profile_on_core(request: ProfileRequest) -> None:
             outcomes = what_if(compiled, dram, again.recompiled if again is not None else None)
             tables.append(outcome_table(outcomes))
         least = None
-        if again is not None and not isinstance(compiled, CutModel):
+        if again is not None:
             status.update("counting what every program takes")
             least = again.least()
             tables.append(least_table(least, measured))
@@ -132,18 +132,15 @@ class Again:
         return self.request.compiled(self.given, {**self.options, "config": core}, self.status, measured=True)
 
     def least(self) -> LeastCycles:
-        """The cycles that no program for it gets below; of a model that is cut there is no bound."""
+        """The cycles that no program for it gets below."""
         target = find_target(self.request.target)
         options = target_options(target, self.options)
-        layers = prepared(self._module(target), target, options)
+        whole = self.given
+        if isinstance(whole, Path):
+            shapes = parse_shapes(self.request.shape)
+            whole, _ = module_and_tail(read(whole), shapes, require_quantised=target.require_quantised)
+        layers = prepared(whole, target, options)
         return least_cycles(layers, options.core, options.rate, options.vthreads)
-
-    def _module(self, target: Target) -> Module:
-        if isinstance(self.given, Module):
-            return self.given
-        return read(self.given).module(
-            parse_shapes(self.request.shape) or {}, require_quantised=target.require_quantised
-        )
 
 
 def opened(request: ProfileRequest, status: Updates) -> tuple[CompiledModel, DramModel, Again | None]:

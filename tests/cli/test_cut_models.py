@@ -60,6 +60,9 @@ def test_all_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 measured" in done("explore", "space.toml", "-n", "q.onnx", "--workers", "0")
     done("view", "q.onnx", "-c", "tiny", "-o", "v.html")
     done("profile", "q.weft", "-o", "folder")
+    assert "no tiling, order or chain brings this network below" in done(
+        "profile", "q.onnx", "-c", "tiny", "-o", "again"
+    )
 
 
 def test_what_cannot_be_done_says_what_to_do(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
