@@ -12,6 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from weft.compiler.compile import prepared
 from weft.compiler.graph import Expr, Module, Var, call
+from weft.compiler.targets.accel.link.phases import split_phases
+from weft.compiler.targets.accel.passes.chain import chainable
 from weft.compiler.targets.accel.target import Accel, AccelOptions
 from weft.hw.config import PYNQ, PYNQ_W4, TINY, CoreConfig
 from weft.hw.dram_rate import DramRate
@@ -207,6 +209,27 @@ def test_a_depthwise_layer_takes_its_best_mixture_of_forms() -> None:
     taps = 28 * 28 * 4 * 9
     assert taps / 2 <= least.cycles < taps
     assert cycles(compiled(module, PLAIN, rate), rate) >= least.cycles
+
+
+def test_what_may_be_left_or_shared_at_a_cut_is_taken_off() -> None:
+    """64 -> 64 channels, 28 x 28: a pooling of 3 x 3 takes 28 * 28 * 4 * 9 cycles of the vector engine, and may end
+    beside what reads it. Behind a convolution no more is left than 2,048 accumulators hold. Up to three layers are a
+    chain; a maximum is in none whose last it is not."""
+    x = variable(1, 64, 28, 28)
+    made = quantised(call("nn.max_pool", quantised(x), kernel=(3, 3), pads=(1, 1, 1, 1)))
+    body = layer(layer(layer(layer(made, 64, kernel=3, pads=1), 256), 64), 64, kernel=3, pads=1)
+    program = program_of(module_of(x, body))
+    assert [len(program.calls), *(program._reach(at) for at in range(5))] == [5, 0, 0, 1, 2, 2]
+    assert program._behind(0, 1)[1] >= 28 * 28 * 4 * 9
+    assert 0 < program._behind(4, 5)[1] <= 2 * 2048
+    assert program._behind(2, 4)[1] == sum(max(way.vector for way in ways) for ways in program.ways[2:4])
+
+
+def program_of(module: Module) -> _Program:
+    """The one program of a network on ``pynq``."""
+    packed = prepared(module, Accel(), AccelOptions(PYNQ, DramRate()))
+    (calls,) = (phase.calls for phase in split_phases(packed) if phase.on_core)
+    return _Program(calls, chainable(packed, PYNQ), PYNQ, DramRate(), 2)
 
 
 def test_a_row_of_many_layers_looks_back_a_few_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
