@@ -36,13 +36,13 @@ from ..link.kept_kernels import kept_result, kernels_from
 from ..link.slices import KernelSlice, slices_of
 from ..link.tuned import Lookup, Tuned, chain_text, layer_text, tuned_settings
 from ..operators.depthwise_mode import in_depthwise_mode
-from ..operators.empty_matrices import Kept
 from ..operators.filled_parameters import fills_pay
 from ..operators.lower import lower_function
 from ..operators.operators import AS_PIXEL, is_requantised, packed_form
 from ..schedule.tiling import ChainTiling, Problem
 from ..walk.emit import Emitter
 from ..walk.emit_nest import DramBuffer
+from .function_signature import signature
 
 LONGEST = 3
 """Layers in a chain."""
@@ -540,27 +540,6 @@ def _wiring(part: Sequence[Call]) -> list[object]:
             lines.append((numbers.setdefault(arg, len(numbers)), isinstance(arg, Constant), arg.type))
         lines.append(numbers.setdefault(node, len(numbers)))
     return lines
-
-
-def signature(function: Function) -> tuple[object, ...]:
-    """Of functions that take the same instructions but for numbers in them."""
-    numbers: dict[Expr, int] = {}
-    lines: list[object] = []
-    for node in topological_order(function.body):
-        numbers[node] = len(numbers)
-        match node:
-            case Call(op=str() as op):
-                sizes = tuple((name, value) for name, value in node.attrs.items() if name not in NUMBERS)
-                lines.append((op, sizes, tuple(numbers[arg] for arg in node.args), node.type))
-            case Constant():
-                lines.append(("Constant", node.type, Kept.of(node.value).digest if node.dtype == "int8" else ""))
-            case _:
-                lines.append((type(node).__name__, node.type))
-    return tuple(lines)
-
-
-NUMBERS = ("zero_point", "low", "high", "left_shift", "pad_value", "weight", "value")
-"""Attributes that only go into fields of instructions."""
 
 
 def is_depthwise(function: Function) -> bool:

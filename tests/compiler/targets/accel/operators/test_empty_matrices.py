@@ -13,7 +13,7 @@ from weft.compiler.model import CompiledModel
 from weft.compiler.targets.accel.operators import packed_layout
 from weft.compiler.targets.accel.operators.empty_matrices import Kept, Mask, parts_of
 from weft.compiler.targets.accel.operators.lower import lower_function
-from weft.compiler.targets.accel.passes.chain import signature
+from weft.compiler.targets.accel.passes.function_signature import signature
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.hw.isa import Gemm, Load, Loop, Scratchpad
 from weft.hw.programs import disassemble

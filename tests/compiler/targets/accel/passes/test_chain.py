@@ -14,7 +14,8 @@ from weft.compiler.graph.visit import substitute
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.accel.link.chain_plan import plan_of
 from weft.compiler.targets.accel.link.depthwise_split import on_array
-from weft.compiler.targets.accel.passes.chain import chain, merged, on_vector_engine, signature, why_not
+from weft.compiler.targets.accel.passes.chain import chain, merged, on_vector_engine, why_not
+from weft.compiler.targets.accel.passes.function_signature import signature
 from weft.compiler.targets.target import Job, Measure
 from weft.hw.config import TINY
 from weft.hw.dram_rate import DramRate
