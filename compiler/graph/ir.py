@@ -197,7 +197,7 @@ def _freeze(value: Any) -> AttrValue:
 def _digest(*parts: object) -> bytes:
     state = hashlib.blake2b(digest_size=16)
     for part in parts:
-        data = part if isinstance(part, bytes) else repr(part).encode()
+        data = part if isinstance(part, bytes | memoryview) else repr(part).encode()
         state.update(len(data).to_bytes(8, "little"))
         state.update(data)
     return state.digest()
@@ -278,7 +278,9 @@ class Constant(Expr):
         value.setflags(write=False)
         object.__setattr__(self, "value", value)
         object.__setattr__(self, "type", TensorType(value.shape, dtype_name(value.dtype)))
-        object.__setattr__(self, "digest", _digest("constant", str(self.type), content(value)))
+        plain = value.dtype.kind in "biuf"  # not copied, as weights are most of what is compiled
+        data = value.reshape(-1).view(np.uint8).data if plain else content(value)
+        object.__setattr__(self, "digest", _digest("constant", str(self.type), data))
 
     def __repr__(self) -> str:
         return f"Constant({self.name!r}, {self.type})"

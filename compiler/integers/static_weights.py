@@ -18,7 +18,8 @@ _MOVES = (Family.MOVE, Family.INDEX)
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Whole numbers without zero point (O, ...), int64; the scale of each output channel (O,); the constant's name."""
+    """Whole numbers without zero point (O, ...), int16 where those of 8 bits are the usual case, else int64; the scale
+    of each output channel (O,); the constant's name."""
 
     centred: Array
     scale: Float64
@@ -52,10 +53,11 @@ def static_weights(node: Expr, name: str) -> Weights | Refusal:
 
 
 def _centred(node: Call) -> Array:
-    """The integers of a dequantise of constants minus their zero points."""
+    """The integers of a dequantise of constants minus their zero points, in no more bytes than they need."""
     q, scale, zero = (static_value(arg) for arg in node.args)
-    zeros = _spread(zero, node) if scale.ndim else zero
-    return np.asarray(q.astype(np.int64) - np.asarray(zeros).astype(np.int64))
+    zeros = np.asarray(_spread(zero, node) if scale.ndim else zero)
+    wide = np.int16 if q.dtype.itemsize == zeros.dtype.itemsize == 1 else np.int64
+    return np.asarray(q.astype(wide) - zeros.astype(wide))
 
 
 def _spread(values: Array, node: Call) -> Array:
@@ -78,7 +80,7 @@ def _integers_and_scales(node: Expr) -> tuple[Array, Float64] | None:
             return None
         scale = static_value(node.args[1]).astype(np.float64)
         spread = _spread(scale, node) if scale.ndim else np.broadcast_to(scale, node.shape)
-        return _centred(node), spread
+        return _centred(node).astype(np.int64), spread
     if entry.family not in _MOVES:
         return None
     moved = node.args if entry.eight_bits is EightBits.JOINS else node.args[:1]

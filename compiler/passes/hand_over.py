@@ -61,24 +61,22 @@ def _beside(values: Array, x: Affine) -> Array:
 def bounds_of(x: Affine) -> tuple[Int64, Int64]:
     """The least and the largest ``accumulator + correction``, channel by channel."""
     match x.accumulator:
-        case Call(op="conv2d", args=(_, Constant() as w)) as node if np.all(x.correction == _correction(node, w)):
-            zero = int(node.attr("pad_value"))
-            inner = tuple(range(1, w.value.ndim))
-            positive = np.maximum(w.value, 0).astype(np.int64).sum(inner)
-            negative = np.minimum(w.value, 0).astype(np.int64).sum(inner)
-            low, high = -128 - zero, 127 - zero
-            return positive * low + negative * high, positive * high + negative * low
+        case Call(op="conv2d", args=(_, Constant() as w)) as node:
+            zero, inner = int(node.attr("pad_value")), tuple(range(1, w.value.ndim))
+            total = w.value.sum(inner, dtype=np.int64)
+            if np.all(x.correction == -zero * total):
+                positive = np.maximum(w.value, 0).sum(inner, dtype=np.int64)
+                negative = total - positive
+                low, high = -128 - zero, 127 - zero
+                return positive * low + negative * high, positive * high + negative * low
     peak = np.ceil(x.peak).astype(np.int64)
     return -peak, peak
 
 
-def _correction(node: Call, w: Constant) -> Int64:
-    return np.asarray(-int(node.attr("pad_value")) * w.value.astype(np.int64).sum(tuple(range(1, w.value.ndim))))
-
-
 def _digits(x: Affine, span: Span) -> list[Expr] | None:
     """``accumulator + correction`` as int8 digits, the highest first, each in the accumulator's shape."""
-    low, high = (int(extreme) for extreme in (min(bounds_of(x)[0]), max(bounds_of(x)[1])))
+    least, largest = bounds_of(x)
+    low, high = int(min(least)), int(max(largest))
     count = 1
     while not _lowest(count) <= low <= high <= _lowest(count) + 256**count - 1:
         count += 1
