@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from .compiler.model import OpenModel
     from .compiler.passes.pipeline import PassOptions
     from .compiler.targets.target import Dump, Target
+    from .hw.config import CoreConfig
+    from .hw.dram_rate import DramRate
+    from .hw.programs import Code
 
 KIND = "models"
 
@@ -84,15 +87,22 @@ def compile_kept(
     with IMPORTS:
         from .compiler.compile import compile_model
         from .compiler.targets.target import Job
-        from .sim.timing import program_cycles
 
-    measure = program_cycles if wish.measured else None
+    measure = _cycles if wish.measured else None
     kernels = _kernels_key() if cache and own and target == "accel" and dump is None else None
     job = Job(wish.strict, wish.keep, progress, dump, measure, kernels)
     made = compile_model(model, target, options, shapes=shapes, passes=passes, job=job)
     if subject is not None and isinstance(made, CompiledModel):
         _keep(subject, made, model)
     return made
+
+
+def _cycles(config: CoreConfig, rate: DramRate, program: Code, offset: int) -> int:
+    """As `sim.timing.program_cycles`, with which much is imported: where all chains are known nothing is measured."""
+    with IMPORTS:
+        from .sim.timing import program_cycles
+
+    return program_cycles(config, rate, program, offset)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -143,6 +144,18 @@ def test_a_model_that_was_compiled_before_needs_no_compiler(
     own, others = imported(COMMAND, command, str(DIGITS), *options)
     assert not unused & set(own), own
     assert "onnx" not in others
+
+
+def test_a_compilation_imports_what_it_needs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))
+    script = "import weft; weft.compile(sys.argv[1], 'tiny')"
+    own, others = imported(script, str(DIGITS))
+    assert not {"weft.compiler.frontends.litert.source", "weft.compiler.passes.diff"} & set(own)
+    assert "amaranth" in others  # chains were measured
+    shutil.rmtree(tmp_path / "cache" / "models")
+    own, others = imported(script, str(DIGITS))
+    assert "weft.compiler.passes" in own
+    assert "amaranth" not in others  # now all are known
 
 
 @pytest.mark.parametrize("words", MISTAKES)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...imports import IMPORTS
 from ..graph import Module
 from ..scope import Scope
 from .cleanup import cse, dce, fold_constants
-from .diff import Change, diff_page
 from .fold_batch_norm import fold_batch_norm
 from .legalise import legalise_for
 from .manager import Pass, PassManager, PassRecord
@@ -39,10 +39,10 @@ def run_passes(
 ) -> Module:
     """``module`` after ``passes`` and the user's own; the page is written also when a pass fails. ``ran``: passes that
     the module has been through already."""
-    changes: list[Change] = []
+    changes: list[tuple[PassRecord, str, str]] = []
 
     def show(record: PassRecord, before: str, after: str) -> None:
-        changes.append(Change(record, before, after))
+        changes.append((record, before, after))
 
     steps = insert_passes(passes, options.added)
     manager = PassManager(steps, check=options.check, show=show if options.diff else None, report=options.report,
@@ -51,7 +51,11 @@ def run_passes(
         return manager.run(module)
     finally:
         if options.diff:
-            Path(options.diff).write_text(diff_page(title, manager.records, changes), encoding="utf-8")
+            with IMPORTS:
+                from .diff import Change, diff_page
+
+            page = diff_page(title, manager.records, [Change(*each) for each in changes])
+            Path(options.diff).write_text(page, encoding="utf-8")
 
 
 _FLOAT_PASSES = (fold_constants, simplify, fold_batch_norm, fold_constants, simplify, cse, dce)

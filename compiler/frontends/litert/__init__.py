@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ....imports import IMPORTS
 from ..errors import ModelError
-from .schema import IDENTIFIER
-from .source import LitertSource
+
+if TYPE_CHECKING:
+    from .source import LitertSource
+
+IDENTIFIER = b"TFL3"
+"""Of a file, from its fifth byte on."""
 
 SUFFIX = ".tflite"
 
@@ -18,7 +23,7 @@ def open_model(model: Any) -> LitertSource | None:
     Raises ModelError for a damaged file.
     """
     if isinstance(model, bytes):
-        return LitertSource(model, "the model") if is_litert(model) else None
+        return _source(model, "the model", "model") if is_litert(model) else None
     if not isinstance(model, (str, Path)):
         return None
     path = Path(model)
@@ -31,7 +36,14 @@ def open_model(model: Any) -> LitertSource | None:
         if path.suffix != SUFFIX:
             return None
         raise ModelError(f"{str(model)!r} cannot be read: {error.strerror or error}") from None
-    return LitertSource(data, repr(str(model)), path.stem)
+    return _source(data, repr(str(model)), path.stem)
+
+
+def _source(data: bytes, file: str, name: str) -> LitertSource:
+    with IMPORTS:  # most models are none of LiteRT
+        from .source import LitertSource
+
+    return LitertSource(data, file, name)
 
 
 def is_litert(data: bytes) -> bool:

@@ -13,9 +13,10 @@ from ...graph import Array
 from ...graph.dtypes import numpy_dtype
 from ...graph.ir import MOST_ELEMENTS
 from ..errors import ModelError
+from . import IDENTIFIER
 from .flatbuffer import Buffer, Table
 from .flexbuffer import numbers_of_map
-from .schema import CUSTOM, ELEMENTS, IDENTIFIER, NARROW, OPERATORS, OPTIONS, STORED
+from .schema import CUSTOM, ELEMENTS, NARROW, OPERATORS, OPTIONS, STORED
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-IDENTIFIER = b"TFL3"
-"""Of a file, from its fifth byte on."""
-
 CUSTOM = "CUSTOM"
 
 _OPERATORS = (
