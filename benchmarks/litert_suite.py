@@ -29,12 +29,13 @@ import weft
 from weft.benchmarks.zoo.litert_cases import FAMILIES, Case
 from weft.benchmarks.zoo.litert_models import Array, interpreted
 from weft.benchmarks.zoo.litert_networks import networks
+from weft.benchmarks.zoo.litert_sums import sums
 from weft.compiler.frontends.litert.source import LitertSource
 from weft.compiler.graph import evaluate_function
 
 TOLERANCE = 1e-5
 TARGETS = ("graph", "cpu", "accel")
-EVERYTHING: dict[str, Callable[[], Iterable[Case]]] = {**FAMILIES, "networks": networks}
+EVERYTHING: dict[str, Callable[[], Iterable[Case]]] = {**FAMILIES, "sums": sums, "networks": networks}
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ def linear(describer: Describer, node: Call, name: str) -> IntegerForm:
             return x
         if role is not Role.SUBTRACT:
             return _with_constant(x, role, a, node, name)
-        opposite = negated(x, name)
-        return opposite if isinstance(opposite, Refusal) else _with_constant(opposite, Role.ADD, a, node, name)
+        opposite = _with_constant(x, Role.SUBTRACT, a, node, name)
+        return opposite if isinstance(opposite, Refusal) else negated(opposite, name)
     x = describer.described[id(a)]
     if b.static:
         return x if isinstance(x, Refusal) else _with_constant(x, role, b, node, name)

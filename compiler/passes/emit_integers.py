@@ -25,7 +25,7 @@ from ..integers.form import (
     concatenated,
 )
 from ..operators.numerics import quantise_multiplier
-from .emit_sums import total_of
+from .emit_sums import in_whole_parts, total_of
 
 _FINE_BIAS = 2.0**-14  # a bias is rounded to at most this part of the result's last digit, where 32 bits hold that
 _NEGLIGIBLE = 1 / 4096  # a channel that contributes less than this part of a digit is a constant
@@ -129,6 +129,7 @@ def _quantised_affine(x: Affine, scale: float, zero_point: int, span: Span) -> E
 def _prepared(x: Affine, scale: float) -> tuple[Affine, Array] | Refusal:
     """``x`` as it can be requantised to ``scale``, and the bias beside its accumulator."""
     x = _with_constant_channels(x, scale)
+    x = _with_whole_bias(x, scale)
     x = _with_fine_bias(x, scale)
     with np.errstate(divide="ignore", invalid="ignore"):
         bias = x.correction + np.rint(np.where(x.offset == 0, 0.0, x.offset / x.scale))
@@ -163,6 +164,28 @@ def _with_constant_channels(x: Affine, scale: float) -> Affine:
     )  # fmt: skip
 
 
+def _with_whole_bias(x: Affine, scale: float) -> Affine:
+    """Multiply the accumulator by a weight for which the bias is whole, where one is (`in_whole_parts`)."""
+    first = float(x.scale[0]) if x.scale.size else 0.0
+    if not first or np.any(x.scale != first) or np.array_equal(x.offset / first, np.rint(x.offset / first)):
+        return x
+    found = in_whole_parts([first], [float(np.max(x.peak + np.abs(x.correction)))], x.offset, scale)
+    if found is None:
+        return x
+    (weight,), bits = found
+    return replace(
+        x, accumulator=_times(x, weight), correction=x.correction * weight, peak=x.peak * abs(weight),
+        scale=np.full(len(x.scale), scale * 2.0**-bits),
+    )  # fmt: skip
+
+
+def _times(x: Affine, weight: int) -> Expr:
+    span, attrs = x.accumulator.span, {"weight": weight}
+    if x.host:
+        return host_call("multiply_immediate", (x.accumulator,), attrs, x.host, span)
+    return call("multiply_immediate", x.accumulator, span=span, **attrs)
+
+
 def _with_fine_bias(x: Affine, scale: float) -> Affine:
     """Multiply the accumulator by a power of two where rounding the bias to its unit would be too coarse."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -176,12 +199,7 @@ def _with_fine_bias(x: Affine, scale: float) -> Affine:
     bits = min(wanted, math.floor(math.log2(SUM_SAFE / extent))) if math.isfinite(extent) else 0
     if bits < 1:
         return x
-    span, attrs = x.accumulator.span, {"weight": 1 << bits}
-    wide = (
-        host_call("multiply_immediate", (x.accumulator,), attrs, x.host, span) if x.host
-        else call("multiply_immediate", x.accumulator, span=span, **attrs)
-    )  # fmt: skip
-    factor = float(1 << bits)
+    factor, wide = float(1 << bits), _times(x, 1 << bits)
     return replace(x, accumulator=wide, correction=x.correction << bits, scale=x.scale / factor, peak=x.peak * factor)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from ..graph import Call, Constant, Expr, Fusion, Span, call, operator_of
 from ..integers.form import INT32_SAFE, SUM_SAFE, Affine, Float64, Integers, Refusal, Sum, channels_in, image_shape
-from ..operators.numerics import INT9, quantise_multiplier
+from ..operators.numerics import INT9, MULTIPLIER_BITS, SHIFT_RANGE, quantise_multiplier
 
-_LARGEST_WEIGHT = 1 << 24
+LARGEST_WEIGHT = 1 << 24
 _MAX_RESIDUAL_SHIFT = 20
 _NEGLIGIBLE = 1 / 8  # of the result's last digit: what rounded weights and biases may cost beside an accumulator
 _WIDEST_DIGIT = 2.0  # of the result's: half of it, and half of the result's own, are less than one and a half
@@ -102,18 +102,56 @@ def _of_accumulator(x: Affine) -> _Term | None:
 def _weighted(terms: Sequence[_Term], offset: Float64, scale: float, span: Span) -> Total | Refusal:
     base = _reference(terms)
     ratios = [term.scale / base.scale for term in terms]
+    scales, peaks = [term.scale for term in terms], [term.peak for term in terms]
+    rounded = not _are_whole(np.array(ratios) * 2**_MAX_RESIDUAL_SHIFT)
+    whole = in_whole_parts(scales, peaks, offset, scale) if rounded else None
+    if whole is not None:
+        weights, bits = whole
+        bias = np.rint(_bias(terms, weights, offset / scale * 2.0**bits))
+        return Total(_accumulated(terms, weights, base, span), bias, 2.0**-bits)
     extent = sum(term.peak * abs(ratio) for term, ratio in zip(terms, ratios, strict=True))
     extent += float(np.max(np.abs(offset), initial=0)) / abs(base.scale)
     least = 0 if base.rank[0] else 1  # accumulators are fine enough as they are
     bits = _MAX_RESIDUAL_SHIFT
-    while bits >= least and (extent * 2**bits >= SUM_SAFE or max(map(abs, ratios)) * 2**bits >= _LARGEST_WEIGHT):
+    while bits >= least and (extent * 2**bits >= SUM_SAFE or max(map(abs, ratios)) * 2**bits >= LARGEST_WEIGHT):
         bits -= 1
     if bits < least:
         return Refusal("the scales of the added tensors, or the added constant, are too far apart for 32 bits")
     weights = [round(ratio * 2**bits) for ratio in ratios]
+    bias = np.rint(_bias(terms, weights, offset / base.scale * 2**bits))
+    return Total(_accumulated(terms, weights, base, span), bias, base.scale / (scale * 2**bits))
+
+
+def in_whole_parts(
+    scales: Sequence[float], peaks: Sequence[float], offset: Float64, scale: float
+) -> tuple[list[int], int] | None:
+    """Weights of values of ``scales``, and bits: the sum of the weighted values and ``offset`` is whole in a part
+    ``2**-bits`` of ``scale``, so that nothing but the result is rounded. None for other sums."""
+    parts = np.array([*scales, *offset.reshape(-1)]) / scale
+    bits = 0
+    while bits < SHIFT_RANGE[1] - MULTIPLIER_BITS and not _are_whole(parts * 2.0**bits):
+        bits += 1
+    parts *= 2.0**bits
+    weights, most = parts[: len(scales)], float(np.max(np.abs(parts[len(scales) :]), initial=0))
+    largest = float(np.max(np.abs(weights)))
+    fits = float(np.abs(weights) @ np.array(peaks)) + most < INT32_SAFE and largest < LARGEST_WEIGHT
+    return ([int(weight) for weight in weights], bits) if fits and _are_whole(parts) else None
+
+
+def _are_whole(values: Float64) -> bool:
+    return bool(np.all(values == np.rint(values)))
+
+
+def _bias(terms: Sequence[_Term], weights: Sequence[int], offset: Float64) -> Float64:
+    return sum((weight * term.bias for term, weight in zip(terms, weights, strict=True)), offset)
+
+
+def _accumulated(terms: Sequence[_Term], weights: Sequence[int], base: _Term, span: Span) -> Expr:
+    """The sum of the terms by their weights. It begins with ``base``, whose producer can apply a power of two."""
     total = base.accumulator
-    if bits or total.dtype == "int8":
-        total = call("multiply_immediate", total, weight=1 << bits, span=span)
+    weight = next(weight for term, weight in zip(terms, weights, strict=True) if term is base)
+    if weight != 1 or total.dtype == "int8":
+        total = call("multiply_immediate", total, weight=weight, span=span)
     for term, weight in zip(terms, weights, strict=True):
         if term is base:
             continue
@@ -122,8 +160,7 @@ def _weighted(terms: Sequence[_Term], offset: Float64, scale: float, span: Span)
         else:
             other = call("multiply_immediate", term.accumulator, weight=weight, span=span)
             total = call("add", total, other, span=span)
-    bias = sum((weight * term.bias for term, weight in zip(terms, weights, strict=True)), offset / base.scale * 2**bits)
-    return Total(total, np.rint(bias), base.scale / (scale * 2**bits))
+    return total
 
 
 def _cost(total: Total, wide: Sequence[_Term], others: Sequence[_Term]) -> float:

@@ -22,6 +22,11 @@ UPWARD = 2.0**-10
 
 MOST_CORRECTIONS = 64
 
+_SUM_BITS = (13, 30)
+"""Between these the interpreter's parts of a step lie: with scales further apart it takes other kernels."""
+
+_HALF_OF_A_SUM = 15
+
 _BYTES = ("int8", "uint8")
 _F = np.float32
 
@@ -101,6 +106,49 @@ def rounded_down(site: Site, formula: Callable[[Expr], Expr]) -> Held | None:
     held, source, target, kind = found
     value = formula(site.real_of(held, source).expr)
     return as_steps(site, site("floor", site("divide", value, float(target.scales[0]))), target, kind, held)
+
+
+def weighted_sum(site: Site, op: str) -> Held | None:
+    """A sum or difference of two 8-bit values, in parts of the result's steps in which both have whole weights of 21
+    bits; it is rounded once, halves up. None where the interpreter computes in another way."""
+    (a, b), order = site.together(0, 1, real=False)
+    target, kind = site.results[0].quantisation, site.results[0].element
+    sources = [each for each in (site.quantisation(0), site.quantisation(1), target) if each is not None]
+    one_scale = len(sources) == 3 and all(each.scales.size == 1 for each in sources)
+    if target is None or kind not in _BYTES or {a.dtype, b.dtype} != {kind} or not one_scale or (a.static and b.static):
+        return None
+    for each in sources:
+        site.parameters(each, kind)
+    ratios = [_F(each.scales[0]) / _F(target.scales[0]) for each in sources[:2]]
+    bits = 20 - int(np.floor(np.log2(float(max(ratios)))))
+    weights = [int(np.rint(float(ratio) * 2.0**bits)) for ratio in ratios]
+    if min(weights) < 1 or not _SUM_BITS[0] <= bits <= _SUM_BITS[1]:
+        return None
+    terms = [_weighted(site, *each) for each in zip((a, b), sources[:2], weights, strict=True)]
+    step = float(target.scales[0]) / 2.0**bits
+    total = site.activated(_added(site, op, *terms), unit=step)
+    unit = replace(target, scales=np.full(1, 2.0**bits, np.float32))
+    return Held(site.quantised(total, unit, kind, order), order)
+
+
+def _weighted(site: Site, x: Expr, source: Quantisation, weight: int) -> Expr | Array:
+    """The steps of ``x`` times a weight: whole numbers of int64 where they are known."""
+    if x.static:
+        return (site.known(x, "an operand").astype(np.int64) - int(source.zeros[0])) * weight
+    return site.real_of(Held.plain(x), replace(source, scales=np.full(1, weight, np.float32))).expr
+
+
+def _added(site: Site, op: str, a: Expr | Array, b: Expr | Array) -> Expr:
+    """A sum or difference. What is known comes in two parts, each of which float32 holds."""
+    if isinstance(a, Expr) and isinstance(b, Expr):
+        return site(op, a, b)
+    known = np.asarray(b if isinstance(a, Expr) else a)
+    high = known >> _HALF_OF_A_SUM << _HALF_OF_A_SUM
+    first, last = (site.like(each, "float32") for each in (high, known - high))
+    if isinstance(a, Expr):
+        return site(op, site(op, a, first), last)
+    assert isinstance(b, Expr)
+    return site("add", site(op, first, b), last)
 
 
 def in_256ths(site: Site, index: int) -> Held | None:

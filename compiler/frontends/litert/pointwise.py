@@ -21,14 +21,10 @@ def _binary(site: Site, compute: Callable[[Expr, Expr], Expr], *, real: bool = T
     return Held(compute(a, b), order)
 
 
-@rule("ADD")
+@rule("ADD", "SUB")
 def _add(site: Site) -> Result:
-    return _binary(site, lambda a, b: site.activated(site("add", a, b)))
-
-
-@rule("SUB")
-def _subtract(site: Site) -> Result:
-    return _binary(site, lambda a, b: site.activated(site("subtract", a, b)))
+    op = "add" if site.op == "ADD" else "subtract"
+    return fixed.weighted_sum(site, op) or _binary(site, lambda a, b: site.activated(site(op, a, b)))
 
 
 @rule("MUL")

@@ -236,8 +236,8 @@ class Site(OperatorSite):
 
     # Results
 
-    def activated(self, x: Expr, name: str = "activation") -> Expr:
-        """With the activation that the operator brings along."""
+    def activated(self, x: Expr, name: str = "activation", unit: float = 1.0) -> Expr:
+        """With the activation that the operator brings along. ``unit``: the real number that 1 of x stands for."""
         number = self.option(name)
         kind = ACTIVATIONS[number] if 0 <= number < len(ACTIVATIONS) else str(number)
         match kind:
@@ -246,10 +246,10 @@ class Site(OperatorSite):
             case "RELU":
                 return self.call("nn.clip", x, low=0.0)
             case "RELU_N1_TO_1":
-                return self.call("nn.clip", x, low=-1.0, high=1.0)
+                return self.call("nn.clip", x, low=-1 / unit, high=1 / unit)
             case "RELU6":
-                return self.call("nn.clip", x, low=0.0, high=6.0)
-            case "TANH":
+                return self.call("nn.clip", x, low=0.0, high=6 / unit)
+            case "TANH" if unit == 1:
                 return self("tanh", x)
         raise self.error(f"the activation {kind} is not known")
 

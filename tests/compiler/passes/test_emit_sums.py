@@ -140,3 +140,43 @@ def test_a_sum_whose_scales_leave_no_room_for_bits() -> None:
     (wanted,) = evaluate(module, inputs).values()
     np.testing.assert_array_equal(found, wanted)
     assert all(layer.device == "core" for layer in compiled.layers if layer.macs)
+
+
+CODES = np.arange(-128, 128).astype(np.int8)
+
+
+def whole_sum(op: str, first: tuple[int, ...], other: Expr, bits: int, params: int) -> Module:
+    """A sum of an 8-bit value times 1972837 and another one, in parts of 2**-bits."""
+    step = Constant(np.float32(1972837))
+    x = call("dequantise", Var("x", TensorType(first, "int8")), step, Constant(np.int8(-7)))
+    y = call("quantise", call(op, other, x), Constant(np.float32(2.0**bits)), Constant(np.int8(3)))
+    operands = [Var("x", TensorType(first, "int8")), Var("y", TensorType(first, "int8"))][:params]
+    named = {node.name: node for call_ in calls(y) for node in call_.args if isinstance(node, Var)}
+    body = Function(tuple(named[each.name] for each in operands), y, Attrs({"name": "main", "outputs": ("y",)}))
+    return PassManager(integer_passes(16)).run(Module(body))
+
+
+@pytest.mark.parametrize("op", ["nn.add", "nn.subtract"])
+def test_a_sum_that_is_whole_in_parts_of_a_step_is_rounded_once(op: str) -> None:
+    """All pairs. Weights relative to one of them, of 20 bits, are not these."""
+    sign = 1 if op == "nn.add" else -1
+    zero, step = Constant(np.int8(11)), Constant(np.float32(987653))
+    other = call("dequantise", Var("y", TensorType((256, 256), "int8")), step, zero)
+    after = whole_sum(op, (256, 256), other, 21, 2)
+    a, b = np.meshgrid(CODES, CODES, indexing="ij")
+    found = evaluate(after, {"x": np.ascontiguousarray(a), "y": np.ascontiguousarray(b)})["y"]
+    total = (b.astype(np.int64) - 11) * 987653 + sign * (a.astype(np.int64) + 7) * 1972837
+    np.testing.assert_array_equal(found, np.clip(((total + (1 << 20)) >> 21) + 3, -128, 127))
+    assert not any(name.startswith("host") for name in operators(after))
+
+
+@pytest.mark.parametrize("op", ["nn.add", "nn.subtract"])
+def test_so_is_one_with_constants_along_the_last_axis(op: str) -> None:
+    sign = 1 if op == "nn.add" else -1
+    known = np.random.default_rng(0).integers(-(1 << 23), 1 << 23, (1, 1, 1, 512)).astype(np.float32)
+    after = whole_sum(op, (1, 8, 32, 512), Constant(known), 21, 1)
+    x = np.random.default_rng(1).integers(-128, 128, (1, 8, 32, 512)).astype(np.int8)
+    total = known.astype(np.int64) + sign * (x.astype(np.int64) + 7) * 1972837
+    wanted = np.clip(((total + (1 << 20)) >> 21) + 3, -128, 127)
+    np.testing.assert_array_equal(evaluate(after, {"x": x})["y"], wanted)
+    assert not any(name.startswith("host") for name in operators(after))
