@@ -420,8 +420,8 @@ class _Fuser:
 
     def _join_row_statistics(self) -> None:
         """Let elementwise operators compute the means and the like of rows that they need, if nothing else needs these:
-        a row stays in the cache meanwhile. Images are left out, as they may be in blocks."""
-        if self.anchor is not None or not self.limits.row_statistics or len(self.root.shape) in (0, 1, 4):
+        a row stays in the cache meanwhile."""
+        if self.anchor is not None or not self.limits.row_statistics or len(self.root.shape) in (0, 1):
             return
         found = self._of_rows()
         while any(map(_reduces_rows, found)):  # what something else needs, too, or too often, is not computed here

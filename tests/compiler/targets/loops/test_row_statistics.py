@@ -58,11 +58,25 @@ def operators(groups: list[FusedGroup]) -> list[tuple[str, ...]]:
     return [tuple(str(node.op) for node in group.members) for group in groups]
 
 
-@pytest.mark.parametrize("shape", [(6, 40), (1, 5, 7), (2, 3, 2), (3, 1000), (1, 64), (2, 2, 2, 2, 9)])
+@pytest.mark.parametrize("shape", [(6, 40), (1, 5, 7), (2, 3, 2), (3, 1000), (1, 64), (2, 4, 3, 9), (2, 2, 2, 2, 9)])
 @pytest.mark.parametrize("norm", [layer_norm, rms_norm])
 def test_a_norm_is_one_kernel(norm, shape: tuple[int, ...]) -> None:  # type: ignore[no-untyped-def]
     x = Var("x", TensorType(shape, "float32"))
     assert len(check(norm(x), x)) == 1
+
+
+@pytest.mark.parametrize("norm", [layer_norm, rms_norm])
+def test_a_norm_of_an_image_whose_channels_are_in_blocks_is_one_kernel(norm) -> None:  # type: ignore[no-untyped-def]
+    x = Var("x", TensorType((1, 32, 6, 10), "float32"))
+    weights = Constant(np.random.default_rng(0).standard_normal((32, 32, 3, 3)).astype(np.float32) / 10)
+
+    def convolved(value: Expr) -> Call:
+        return call("nn.conv2d", value, weights, pads=(1, 1, 1, 1))
+
+    model = compiled(module_of(convolved(norm(convolved(x))), x))
+    kinds = [layer.kind for layer in model.layers if layer.kind != "convert"]
+    assert kinds == ["convolution", "blocked", "convolution"]
+    check(convolved(norm(convolved(x))), x)
 
 
 def test_what_stands_behind_joins_and_a_sum_before_is_made_once() -> None:
@@ -101,7 +115,6 @@ def test_a_value_of_a_row_that_takes_long_is_made_once() -> None:
     [
         call("nn.subtract", X, call("nn.reduce_mean", X, axes=(0,), keepdims=True)),  # of columns
         call("nn.subtract", X, call("nn.reduce_mean", X, axes=(0, 1), keepdims=True)),  # of all
-        call("nn.multiply", layer_norm(Var("image", TensorType((1, 16, 4, 4), "float32"))), number(2)),
     ],
 )
 def test_others_stay_apart(result: Call) -> None:
