@@ -6,19 +6,15 @@ import math
 
 import numpy as np
 
-from ..graph import Array, Constant, Expr, Span, call
+from ..graph import Array, Expr, Span, call
 from ..graph.dtypes import LARGEST_BYTE
 from ..graph.host import host_call
 from .form import Affine, Integers, Mapped
 
-_SUMS = "sums one operand of a product for the other's zero point"
-
 
 def computed_product(a: Integers, b: Integers, block: int, span: Span) -> Mapped:
     """(..., M, K) times (..., K, N) as ``product``: images with K channels, of which ``block`` are taken at a time.
-
-    The sum of ``(a - za) * (b - zb)`` is that of ``a * b``, a constant, and sums over one operand, times the other's
-    zero point: these the host computes, and the accumulator takes them as digits of 8 bits, one number a column or row.
+    Channels beyond K hold the zero points, so that they add nothing.
     """
     *lead, rows, depth = a.shape
     columns, images = b.shape[-1], math.prod(lead)
@@ -26,21 +22,15 @@ def computed_product(a: Integers, b: Integers, block: int, span: Span) -> Mapped
     turn = (*range(rank - 2), rank - 1, rank - 2)
     x = call("reshape", call("transpose", a.q, perm=turn, span=inner), shape=(images, depth, rows, 1), span=inner)
     w = call("reshape", b.q, shape=(images, depth, columns, 1), span=inner)
-    accumulator: Expr = call(
-        "product", _filled(x, 1, block, inner), _filled(_filled(w, 2, block, inner), 1, block, inner), depth=depth,
-        outputs=columns, span=span,
+    filled_x = _filled(x, 1, block, a.zero_point, inner)
+    filled_w = _filled(_filled(w, 2, block, b.zero_point, inner), 1, block, b.zero_point, inner)
+    zero_points = (a.zero_point, b.zero_point)
+    accumulator = call(
+        "product", filled_x, filled_w, depth=depth, outputs=columns, zero_points=zero_points, span=span,
     )  # fmt: skip
-    lanes = min(block, columns)
-    sums: tuple[tuple[Expr, int, tuple[int, ...]], ...] = (
-        (w, a.zero_point, (images, columns, 1, 1)), (x, b.zero_point, (images, 1, rows, 1)),
-    )  # fmt: skip
-    for operand, other, shape in sums:
-        if other:
-            accumulator = call("add", accumulator, _scaled_sum(operand, -other, shape, lanes, inner), span=span)
     result = Affine(
-        accumulator, np.full(columns, depth * a.zero_point * b.zero_point, np.int64),
-        np.full(columns, a.scale * b.scale), np.zeros(columns), np.full(columns, float(LARGEST_BYTE**2 * depth)),
-        accumulator.shape, span=a.span.merged(b.span),
+        accumulator, np.zeros(columns, np.int64), np.full(columns, a.scale * b.scale), np.zeros(columns),
+        np.full(columns, float(LARGEST_BYTE**2 * depth)), accumulator.shape, span=a.span.merged(b.span),
     )  # fmt: skip
     shape = (*lead, columns, rows)
 
@@ -56,45 +46,12 @@ def computed_product(a: Integers, b: Integers, block: int, span: Span) -> Mapped
     return Mapped(result, apply, (*lead, rows, columns), move=move, undo=undo)
 
 
-def _scaled_sum(x: Expr, factor: int, shape: tuple[int, ...], lanes: int, span: Span) -> Expr:
-    """The sums of an int8 image over its channels under another shape, times ``factor``; one number a pixel stands in
-    ``lanes`` channels."""
-    images = []
-    for digit in _digits_of_sum(x, span):
-        image: Expr = call("reshape", digit, shape=shape, span=span)
-        if shape[1] < lanes:
-            image = host_call("expand", (image,), {"shape": (shape[0], lanes, *shape[2:])}, _SUMS, span)
-        images.append(image)
-    total = call("multiply_immediate", images[0], weight=factor, span=span)
-    for place, image in enumerate(images[1:], 1):
-        total = call("multiply_accumulate", total, image, weight=factor << 8 * place, span=span)
-    return total
-
-
-def _digits_of_sum(x: Expr, span: Span) -> list[Expr]:
-    """The sums of an int8 image over its channels, (N, 1, H, W), as int8 digits of base 256, the lowest first."""
-
-    def on_host(op: str, *args: Expr, **attrs: object) -> Expr:
-        return host_call(op, args, attrs, _SUMS, span)
-
-    largest = 128 * x.shape[1]
-    rest = on_host("nn.reduce_sum", on_host("nn.cast", x, to="int32"), axes=(1,), keepdims=True)
-    digits = []
-    while True:
-        digits.append(on_host("nn.cast", rest, to="int8"))  # integers wrap
-        if largest <= 127:
-            return digits
-        back = on_host("nn.cast", digits[-1], to="int32")
-        rest = on_host("nn.divide", on_host("nn.subtract", rest, back), Constant(np.array(256, np.int32)))
-        largest = largest // 256 + 1
-
-
-def _filled(x: Expr, axis: int, block: int, span: Span) -> Expr:
-    """``x`` with zeros behind, up to a multiple of ``block`` along an axis."""
+def _filled(x: Expr, axis: int, block: int, value: int, span: Span) -> Expr:
+    """``x`` with a value behind, up to a multiple of ``block`` along an axis."""
     missing = -x.shape[axis] % block
     if not missing:
         return x
     pads = [0] * (2 * len(x.shape))
     pads[len(x.shape) + axis] = missing
     reason = f"fills operands of a product up to {block} channels"
-    return host_call("pad", (x,), {"pads": tuple(pads), "value": 0}, reason, span)
+    return host_call("pad", (x,), {"pads": tuple(pads), "value": value}, reason, span)

@@ -46,8 +46,28 @@ MUTANTS = (
     ),
     _fault(
         "moved-neighbours-in-any-order", "walk/moved_loads.py", "comparison",
-        "np.flatnonzero(np.diff(entries) != 1) + 1", "np.flatnonzero(np.diff(entries) > 1) + 1",
+        "np.flatnonzero(np.diff(entries) != each) + 1", "np.flatnonzero(np.diff(entries) > each) + 1",
         "passes/test_core_moves.py",
+    ),
+    _fault(
+        "matrices-by-their-first-entries", "walk/moved_loads.py", "check ignored",
+        "return first if np.array_equal(numbers.reshape(-1, each), first[:, None] + steps) else None", "return first",
+        "passes/test_core_moves.py", "test_computed_product.py",
+    ),
+    _fault(
+        "strides-of-matrices-in-entries", "walk/moved_loads.py", "wrong factor",
+        "stride // each if rows > 1 else 0", "stride if rows > 1 else 0",
+        "passes/test_core_moves.py", "test_computed_product.py",
+    ),
+    _fault(
+        "zero-points-of-the-other-operand", "passes/zero_points.py", "swapped operands",
+        "of_x, of_w = (_bytes_of", "of_w, of_x = (_bytes_of",
+        "test_computed_product.py",
+    ),
+    _fault(
+        "zero-points-without-their-product", "passes/zero_points.py", "wrong constant",
+        "rest = -x.shape[1] * first * second", "rest = -node.attr('depth') * first * second",
+        "test_computed_product.py",
     ),
     _fault(
         "fills-one-too-high", "operators/moves.py", "off by one",

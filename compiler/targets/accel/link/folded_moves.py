@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from .....hw.config import CoreConfig
 from ....graph.ir import Array, Call, Expr, Function, Module
 from ....graph.registry import Anchor, operator_of
 from ....graph.visit import calls
 from ..operators.moves import entries_of, is_renaming
-from ..walk.moved_loads import moved_pieces
+from ..walk.moved_loads import as_matrices, moved_pieces
 from .phases import Phase, function_of
 
 ENTRIES_A_LOAD = 4
@@ -24,7 +25,7 @@ LONG_ROW = 8
 """Entries of a row, on average, from which on the bursts of rows are about as fast as one piece."""
 
 
-def folded_moves(module: Module, phases: Sequence[Phase]) -> dict[Expr, Array]:
+def folded_moves(module: Module, phases: Sequence[Phase], core: CoreConfig) -> dict[Expr, Array]:
     """The calls of moves that the loads of all their readers do, with their entries."""
     readers: dict[Expr, list[tuple[Call, int]]] = {}
     for node in calls(module.main.body):
@@ -37,24 +38,28 @@ def folded_moves(module: Module, phases: Sequence[Phase]) -> dict[Expr, Array]:
         if entries is None or node in module.main.results or is_renaming(entries, [arg.shape for arg in node.args]):
             continue
         inside = all(reader in on_core for reader, _ in readers[node])
-        if inside and costs_nothing(entries, [(function_of(reader), place) for reader, place in readers[node]]):
+        loading = [(function_of(reader), place) for reader, place in readers[node]] if inside else []
+        if inside and costs_nothing(entries, loading, core):
             found[node] = entries
     return found
 
 
-def costs_nothing(entries: Array, readers: Sequence[tuple[Function, int]]) -> bool:
+def costs_nothing(entries: Array, readers: Sequence[tuple[Function, int]], core: CoreConfig) -> bool:
     """Whether the layers that read a move, each at an operand, load its entries about as fast as from one piece.
 
     A row of a load is a burst of its own. A layer that multiplies may load what it reads several times, so its rows
-    have to be long.
+    have to be long. A core with weights of 4 bits fills matrices with no number.
     """
     numbers = entries.astype(np.int64)
-    if not all(loads(function, place) for function, place in readers):
-        return False
-    if len(numbers) < ENTRIES_A_LOAD * sum(1 for _ in moved_pieces(numbers)):
-        return False
-    rows = 1 + int(np.count_nonzero(np.diff(numbers) != 1))
-    return len(numbers) >= LONG_ROW * rows or not any(multiplies(function) for function, _ in readers)
+    for each, multiplied in {(loaded_together(*reader, core.block_out), multiplies(reader[0])) for reader in readers}:
+        firsts = as_matrices(numbers, each) if each else None
+        if firsts is None or (each > 1 and core.weight_group and (firsts < 0).any()):
+            return False
+        pieces = [piece for piece, _ in moved_pieces(firsts, each)]
+        rows = sum(max(1, piece.rows) for piece in pieces)
+        if len(numbers) < ENTRIES_A_LOAD * len(pieces) or (multiplied and len(numbers) < LONG_ROW * rows):
+            return False
+    return True
 
 
 def multiplies(function: Function) -> bool:
@@ -69,21 +74,25 @@ def multiplies(function: Function) -> bool:
     return False
 
 
-def loads(function: Function, place: int) -> bool:
-    """Whether a layer of the core, or a chain, loads an operand as entries: the second operand of a product is loaded
-    as matrices, and concatenations and moves have places of their own."""
-    param = function.params[place]
+def loaded_together(function: Function, place: int, matrix: int) -> int:
+    """How many entries of an operand a layer of the core, or a chain, loads as one: the second operand of a product is
+    loaded as matrices, of so many. 0 where it does not load the operand: concatenations and moves have places of their
+    own, and what has zero points is moved to them."""
+    param, found = function.params[place], 1
     for node in calls(function.body):
-        read = [number for number, arg in enumerate(node.args) if arg == param]
-        if isinstance(node.op, Function):
-            if not all(loads(node.op, number) for number in read):
-                return False
-            continue
         entry = operator_of(node)
         names = entry.operands.split() if entry is not None else ["x*"]
-        if read and (names[-1].endswith("*") or any(names[number] == "w" for number in read)):
-            return False
-    return True
+        for number in (number for number, arg in enumerate(node.args) if arg == param):
+            if isinstance(node.op, Function):
+                each = loaded_together(node.op, number, matrix)
+            elif names[-1].endswith("*") or node.attrs.get("zero_points", (0, 0)) != (0, 0):
+                each = 0
+            else:
+                each = matrix if names[number] == "w" else 1
+            if not each or found not in (1, each):
+                return 0
+            found = each
+    return found
 
 
 def operands_of(node: Call, folded: Mapping[Expr, Array]) -> tuple[Expr, ...]:

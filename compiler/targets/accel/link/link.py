@@ -96,7 +96,7 @@ class _Linker:
             phases = with_states_apart(phases, self.module)
         self._name_values(phases)
         if not self.job.keep:
-            self.folded = folded_moves(self.module, phases)
+            self.folded = folded_moves(self.module, phases, self.config)
         for phase in phases:
             phase.calls = [node for node in phase.calls if node not in self.folded]
         slices = {

@@ -44,6 +44,7 @@ from ..operators.weight_groups import stays_in_groups
 from .core_moves import moved_on_core
 from .order_of_bytes import moves_before, order_of_bytes, reading_as_pixel
 from .place_concat import Gaps, closing_gaps, reading_gaps
+from .zero_points import WideProduct, with_channels
 
 WhyNot = Callable[[Kernel], str]
 """Why a kernel does not fit the core's scratchpads; empty if it does."""
@@ -127,7 +128,8 @@ class _Packer:
         if found is None or entries is None or is_renaming(entries, [arg.shape for arg in found.args]):
             return found
         readers = [(reader.op, place) for reader, place in self.readers[node] if isinstance(reader.op, Function)]
-        return found if all(map(_is_of_core, found.args)) or costs_nothing(entries, readers) else None
+        free = costs_nothing(entries, readers, self.core)
+        return found if free or all(map(_is_of_core, found.args)) else None
 
     def _is_loaded(self, node: Expr) -> bool:
         """Whether layers of the core load a value, and nothing else reads it: then moves before it cost nothing."""
@@ -182,6 +184,11 @@ class _Packer:
         if function not in self.functions:
             self.functions[function] = pack_function(function, self.blocks)
         packed = self.functions[function]
+        wide = WideProduct.of(function)
+        if wide is not None:
+            operands = self._wide_operands(node, function, wide)
+            self.packed_form[node] = call(packed, *operands, span=node.span, **node.attrs)
+            return
         if not all(arg in self.packed_form for arg in node.args):
             found = self._reading_as_it_lies(node, function)
             if found is not None:
@@ -198,6 +205,15 @@ class _Packer:
             packed = pack_function(function, self.blocks)
         args = (with_gaps.get(place) or self.packed(arg) for place, arg in enumerate(node.args))
         self.packed_form[node] = call(packed, *args, span=node.span, **node.attrs)
+
+    def _wide_operands(self, node: Call, function: Function, wide: WideProduct) -> list[Expr]:
+        """What a call hands to a packed function with a product that has zero points: `_pack_function` says it."""
+        values: dict[Expr, Expr] = dict(zip(function.params, node.args, strict=True))
+        operands = [self.packed(values[param]) for param in _read_beside(function, wide)]
+        for operand, parts in wide.operands:
+            value = values[operand]
+            operands.append(with_channels(value, self.packed(value), parts, self.blocks))
+        return operands
 
     def _reading_as_it_lies(self, node: Call, function: Function) -> Call | None:
         """A call of a dense layer that reads its one row where a layer of the core has put it, in another order, with
@@ -306,7 +322,15 @@ _PACKED: WeakKeyDictionary[Function, dict[Blocks, Function]] = WeakKeyDictionary
 """Functions that are still in use, packed: what fits is found out from the packed form, before all are packed."""
 
 
+def _read_beside(function: Function, wide: WideProduct) -> list[Var]:
+    """The parameters that something else than a product with zero points reads."""
+    read = {arg for node in calls(function.body) if node != wide.product for arg in node.args}
+    return [param for param in function.params if param in read]
+
+
 def _pack_function(function: Function, blocks: Blocks) -> Function:
+    wide = WideProduct.of(function)
+    operands = wide.params(blocks) if wide is not None else None
     params = {param: Var(param.name, blocks.packed_type(param.type)) for param in function.params}
     values: dict[int, Expr] = {}
     macs = 0
@@ -317,14 +341,18 @@ def _pack_function(function: Function, blocks: Blocks) -> Function:
             case Constant():
                 continue
             case Call():
-                values[id(node)] = _packed_call(node, values, blocks)
+                if wide is not None and operands is not None and node == wide.product:
+                    values[id(node)] = wide.packed(operands, blocks)
+                else:
+                    values[id(node)] = _packed_call(node, values, blocks)
                 entry = operator_of(node)
                 macs += entry.macs(node) if entry is not None else 0
             case _:
                 raise GraphError(f"{type(node).__name__} is not expected in a primitive function", at=node.span)
     attrs = function.attrs.replace(shape=function.body.shape, macs=function.attrs.get("macs", macs))
     body = values[id(function.body)]
-    return Function(tuple(params[param] for param in function.params), body, attrs, function.span)
+    taken = [params[param] for param in (function.params if wide is None else _read_beside(function, wide))]
+    return Function((*taken, *(operands or ())), body, attrs, function.span)
 
 
 def _packed_call(node: Call, values: dict[int, Expr], blocks: Blocks) -> Call:
@@ -352,9 +380,7 @@ def _packed_call(node: Call, values: dict[int, Expr], blocks: Blocks) -> Call:
                     return _call("packed_requantise_look_up", (source, parameters, packed), attrs, node)
             return _call("packed_look_up", (values[id(x)], packed), attrs, node)
         case Call(op="product"):
-            if any(attrs.pop("zero_points")):
-                raise GraphError("the accelerator's products have no zero points", at=node.span,
-                                 hint="leave products in floats, as models have them, to legalise")  # fmt: skip
+            attrs.pop("zero_points")  # there are none, or `WideProduct` brings them in
     operands = tuple(
         _packed(arg, packed_layout.pack_activation(arg.value, blocks)) if isinstance(arg, Constant) else values[id(arg)]
         for arg in node.args

@@ -21,7 +21,6 @@ from ..operators.empty_matrices import Mask, Run, parts_of
 from ..operators.filled_parameters import TOGETHER, Filled
 from ..operators.intrinsic_nest import Environment, Evaluator, IntrinsicNest
 from ..operators.intrinsics import EmitFill, EmitGemm, EmitLoad, EmitStore, EmitVector
-from ..operators.moves import entry_of_fill
 from ..stream.stream import Access, Issue
 from .fold import (
     CopyLoop,
@@ -36,7 +35,7 @@ from .fold import (
     iterate,
     over_gaps,
 )  # fmt: skip
-from .moved_loads import Places, moved_pieces
+from .moved_loads import Places, moved_loads
 
 ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4}
 
@@ -450,22 +449,12 @@ class NestEmitter:
         numbers: Places, pad: int,
     ) -> None:  # fmt: skip
         """Loads of entries that lie in another order: a copy of what begins at byte ``start`` of them."""
-        entry_bytes = emits.scratchpad.dram_bytes(self._config)
-        for whole in rectangles:
-            first = start // entry_bytes + whole.dram
-            places = first + np.arange(whole.rows)[:, None] * whole.stride + np.arange(whole.columns)
-            around = (whole.top, whole.bottom), (whole.left, whole.right)
-            wanted = np.pad(numbers[places], around, constant_values=entry_of_fill(pad)).ravel()
-            for piece, value in moved_pieces(wanted):
-                offset = self._offset(piece.dram * entry_bytes)
-                instruction = Load(
-                    engine=emits.engine, scratchpad=emits.scratchpad, index=index + whole.scratchpad + piece.scratchpad,
-                    offset=offset, rows=piece.rows, columns=piece.columns, stride=piece.stride, pad_top=piece.top,
-                    pad_value=value,
-                )  # fmt: skip
-                written = Access(emits.scratchpad.memory, instruction.index, (piece.entries,), (1,))
-                read = _rectangle_access(piece, offset, entry_bytes // self._config.granule_bytes)
-                self._add(instruction, context, read, (written,))
+        units = emits.scratchpad.dram_bytes(self._config) // self._config.granule_bytes
+        for piece, instruction in moved_loads(self._config, emits, index, start, rectangles, numbers, pad):
+            if emits.scratchpad is Scratchpad.WGT:
+                self._left_out[instruction.index : instruction.index + piece.entries] = False
+            written = Access(emits.scratchpad.memory, instruction.index, (piece.entries,), (1,))
+            self._add(instruction, context, _rectangle_access(piece, instruction.offset, units), (written,))
 
     def _emit_records(
         self, context: Context, index: int, start: int, rectangles: tuple[Rectangle, ...], source: DramBuffer

@@ -136,6 +136,20 @@ def multiplied(x: Expr, draw: Draw) -> Expr:
     return quantised(call("nn.matmul", x, call("transpose", x, perm=(0, 1, 3, 2))), 0.2)
 
 
+def attended(x: Expr, draw: Draw) -> Expr:
+    """The products of attention, of heads, between which nothing but moves stands."""
+    (n, _, h, w), heads, depth = x.shape, 1 + draw(2), BLOCK * (1 + draw(2)) - draw(2)
+
+    def of_heads(y: Expr) -> Expr:
+        return call("transpose", call("reshape", y, shape=(n, heads, depth, h * w)), perm=(0, 1, 3, 2))
+
+    query, value = (of_heads(layer(x, heads * depth, kernel=size, pads=size // 2)) for size in (1, 3))
+    key = of_heads(bent(layer(x, heads * depth), draw))
+    scores = quantised(call("nn.matmul", query, call("transpose", key, perm=(0, 1, 3, 2))), 0.4)
+    mixed = quantised(call("nn.matmul", scores, value), 0.8)
+    return call("reshape", call("transpose", mixed, perm=(0, 1, 3, 2)), shape=(n, heads * depth, h, w))
+
+
 def chained(x: Expr, draw: Draw) -> Expr:
     """Layers in a row, which may become a chain."""
     return convolved(by_channel(layer(x, 2 * BLOCK), draw), draw)
@@ -143,5 +157,5 @@ def chained(x: Expr, draw: Draw) -> Expr:
 
 READERS = (
     convolved, by_channel, grouped, bent, added, scaled, largest, averaged, mean, beside, flattened,
-    multiplied, chained,
+    multiplied, attended, chained,
 )  # fmt: skip

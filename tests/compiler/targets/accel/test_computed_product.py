@@ -9,6 +9,7 @@ import pytest
 import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from weft.api import integer_graph
 from weft.compiler.compile import prepared
 from weft.compiler.graph import evaluate, parse
 from weft.compiler.passes.manager import random_inputs
@@ -20,6 +21,7 @@ from weft.compiler.targets.registry import find_target
 from weft.compiler.targets.target import target_options
 from weft.hw.config import PYNQ, TINY
 from weft.sim.dram import DramModel
+from weft.verify import verify
 
 from .kernels import Build, check
 
@@ -62,6 +64,10 @@ CASES = {
     ),
     "both": ("int8[5, 7]", "int8[7, 3]", ("int8(-128)", "int8(-128)"), "nn.matmul(%a, %b)"),
     "unsigned": ("uint8[1, 5, 7]", "uint8[1, 7, 3]", ("uint8(0)", "uint8(255)"), "nn.matmul(%a, %b)"),
+    "of whole matrices": ("int8[2, 32, 48]", "int8[2, 48, 32]", ("int8(-128)", "int8(9)"), "nn.matmul(%a, %b)"),
+    "of whole matrices, the largest": (
+        "int8[2, 32, 16]", "int8[2, 16, 32]", ("int8(127)", "int8(-128)"), "nn.matmul(%a, %b)",
+    ),
     "one tensor as both operands": (
         "int8[2, 32, 48]", "int8[1]", ("int8(0)", "int8(0)"), "nn.matmul(%a, transpose(%a, perm=(0, 2, 1)))",
     ),
@@ -82,7 +88,7 @@ def test_a_model_has_it_on_the_core_and_every_integer_is_that_of_the_graph(name:
     module, accel = parse(_source(name)), find_target("accel")
     packed = prepared(module, accel, target_options(accel, {}))
     model = weft.compile(packed, "pynq")
-    (layer,) = [layer for layer in model.layers if layer.device == "core"]
+    (layer,) = [layer for layer in model.layers if layer.device == "core" and layer.kind != "move"]
     assert layer.kind == "product"
     x, y = CASES[name][0], CASES[name][1]
     sizes = [int(size) for size in x[x.index("[") + 1 : -1].split(", ")]
@@ -96,10 +102,32 @@ def test_a_model_has_it_on_the_core_and_every_integer_is_that_of_the_graph(name:
         assert np.abs(found.astype(int) - real.astype(int)).max() <= 1
 
 
-def test_on_the_rtl() -> None:
-    model = weft.compile(parse(_source("one of b")), TINY)
+@pytest.mark.parametrize("name", ["of whole matrices", "of whole matrices, the largest"])
+def test_zero_points_are_channels_that_loads_bring(name: str) -> None:
+    model = weft.compile(parse(_source(name)), "pynq")
+    assert [layer.kind for layer in model.layers if layer.device == "core"] == ["product"]
+
+
+def test_a_core_that_fills_no_matrices_copies_their_channels() -> None:
+    module, config = parse(_source("of whole matrices")), replace(PYNQ, name="four", weight_group=32)
+    model, inputs = weft.compile(module, config), random_inputs(module, 0)
+    assert sorted(layer.kind for layer in model.layers if layer.device == "core") == ["move", "product"]
+    (found,), (wanted,) = (weft.load(each).run(inputs).values() for each in (model, weft.compile(module, "pynq")))
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_proved(name: str) -> None:
+    module = parse(_source(name))
+    model = weft.compile(module, "pynq")
+    assert verify(model, integer_graph(module, model), seed=1).proved
+
+
+@pytest.mark.parametrize("name", ["one of b", "of whole matrices"])
+def test_on_the_rtl(name: str) -> None:
+    model = weft.compile(parse(_source(name)), TINY)
     assert any(layer.kind == "product" and layer.device == "core" for layer in model.layers)
-    inputs = random_inputs(parse(_source("one of b")), 1)
+    inputs = random_inputs(parse(_source(name)), 1)
     (wanted,) = weft.load(model, "fsim").run(inputs).values()
     (found,) = (
         weft.load(model, weft.RtlDevice(TINY, dram=DramModel(latency=30, jitter=20, seed=3))).run(inputs).values()

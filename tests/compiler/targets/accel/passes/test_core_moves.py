@@ -13,6 +13,7 @@ from weft.api import integer_graph
 from weft.compiler.graph import Constant, Expr, Var, call
 from weft.compiler.targets.accel.link import folded_moves
 from weft.compiler.targets.accel.walk.emit_move import walks
+from weft.compiler.targets.accel.walk.moved_loads import as_matrices
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
@@ -162,6 +163,18 @@ def test_walks_are_the_list_in_its_order(places: list[int]) -> None:
             starts = [start + number * stride for start in starts for number in range(extent)]
         found += starts
     assert found == places
+
+
+@pytest.mark.parametrize(
+    ("numbers", "firsts"),
+    [
+        ([4, 5, 6, 0, 1, 2, -3, -3, -3, 7, 8, 9], [4, 0, -3, 7]), ([4, 5, 6, 0, 1], None), ([4, 6, 7], None),
+        ([4, 5, 5], None), ([-3, -3, -2], None), ([-3, -2, -1], None), ([-1, 0, 1], None), ([4, 5, -3], None),
+    ],
+)  # fmt: skip
+def test_entries_are_matrices_where_they_stay_together(numbers: list[int], firsts: list[int] | None) -> None:
+    found = as_matrices(np.array(numbers), 3)
+    assert (found if found is None else found.tolist()) == firsts
 
 
 def test_a_transpose_is_one_walk() -> None:
