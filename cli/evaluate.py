@@ -34,6 +34,7 @@ from .evaluation import (
     checked_output,
     classes_in,
     classes_of,
+    classes_of_scores,
     examples_of,
     fitting,
     read_labels,
@@ -299,7 +300,7 @@ def compared(name: str, floats: Array, integers: Array, right: npt.NDArray[np.in
         ours, theirs = classes_in(integers), classes_in(floats)
         figures["agreement"] = float((ours == theirs).mean())
         if right is not None:
-            labels = fitting(right, ours.size)
+            labels = fitting(right, ours.size, classes_of_scores(floats))
             figures |= {"accuracy_floats": float((theirs == labels).mean()), "accuracy": float((ours == labels).mean())}
     return figures
 

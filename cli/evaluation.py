@@ -81,17 +81,18 @@ def classes_of(
     module: LoadedModule, batches: Batches, output: str | None, labels: Classes | None, status: Updates
 ) -> Found:
     """Run all batches, one after the other; only the classes are kept. InputError for an output that has no scores and,
-    after the first batch, for labels that are not as many as the results will be."""
+    after the first batch, for labels that are not as many as the results will be, or name no class of them."""
     name = checked_output(module.model.results, output)
     found: list[Classes] = []
     right = count = 0
     for done, batch in enumerate(batches):
         said = f", {right / count:.1%} right so far" if labels is not None and count else ""
         status.count(f"running{said}", done, len(batches))
-        classes = classes_in(module.run(batch)[name])
+        scores = module.run(batch)[name]
+        classes = classes_in(scores)
         if labels is not None:
             if not done:
-                fitting(labels, classes.size * len(batches))
+                fitting(labels, classes.size * len(batches), classes_of_scores(scores))
             right += int((classes == labels[count : count + classes.size]).sum())
         count += classes.size
         found.append(classes)
@@ -121,7 +122,7 @@ def read_labels(path: Path) -> Classes:
 def classes_in(scores: Array) -> Classes:
     """The class of each example: the place of its largest score, or what an output of whole numbers, one for each
     example, says."""
-    if scores.dtype in (np.int32, np.int64) and scores.size == len(np.atleast_1d(scores)):
+    if _are_classes(scores):
         return scores.reshape(-1).astype(np.int64)
     if scores.ndim < 2 or not scores.size:
         raise InputError(f"an output of shape {list(scores.shape)} has no scores of classes in its last axis",
@@ -130,10 +131,26 @@ def classes_in(scores: Array) -> Classes:
     return places
 
 
-def fitting(labels: Classes, results: int) -> Classes:
-    """Labels, if they are as many as results."""
+def classes_of_scores(scores: Array) -> int | None:
+    """How many classes an output tells apart; None for one that names a class itself."""
+    return None if _are_classes(scores) else scores.shape[-1]
+
+
+def _are_classes(scores: Array) -> bool:
+    return scores.dtype in (np.int32, np.int64) and scores.size == len(np.atleast_1d(scores))
+
+
+def fitting(labels: Classes, results: int, classes: int | None) -> Classes:
+    """Labels, if they are as many as results and each is one of so many classes."""
     if labels.size != results:
         raise InputError(f"there are {labels.size:,} labels, but {results:,} results")
+    if classes is None:
+        return labels
+    outside = np.flatnonzero((labels < 0) | (labels >= classes))
+    if outside.size:
+        first = outside[0]
+        raise InputError(f"label {labels[first]} of result {first} is none of the {classes:,} classes",
+                         hint="classes count from 0; leave out examples that have none")  # fmt: skip
     return labels
 
 

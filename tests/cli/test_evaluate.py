@@ -130,6 +130,8 @@ def test_evaluate_counts_what_is_right(words: list[str], folder: Path, capsys: p
     [
         (["x.npz", "--labels", "short.npy"], "there are 3 labels, but 40 examples; hint: labels are one"),
         (["x.npz", "--labels", "floats.npy"], "labels are whole numbers, not float64"),
+        (["x.npz", "--labels", "from1.npy"], "of result 1 is none of the 3 classes; hint: classes count from 0"),
+        (["x.npz", "--labels", "none-1.npy"], "label -1 of result 2 is none of the 3 classes"),
         (["x.npz", "--labels", "two.npz"], "two.npz has 2 arrays, but labels are one"),
         (["x.npz", "--result", "z"], "the model has no output 'z'; hint: its outputs: y"),
         (["short.npy"], "examples for the input float32[1, 4] are"),
@@ -140,6 +142,8 @@ def test_files_that_do_not_fit(
 ) -> None:  # fmt: skip
     np.save("short.npy", np.zeros(3, np.int64))
     np.save("floats.npy", np.zeros(40))
+    np.save("from1.npy", np.array([0, 3] * 20))
+    np.save("none-1.npy", np.array([0, 1, -1, 2] * 10))
     np.savez("two.npz", a=np.zeros(40, np.int64), b=np.zeros(40, np.int64))
     assert run(app, ["evaluate", "net.onnx", *words, "--target", "cpu"], err) == 1
     assert message in " ".join(capsys.readouterr().err.split())
