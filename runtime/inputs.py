@@ -86,12 +86,25 @@ def check_kind(
     """:class:`InputError` for an array of another shape or type than an input."""
     if shape == wanted and dtype == wanted_dtype:
         return
-    resized = dtype == wanted_dtype and len(shape) == len(wanted)
-    hint = f"sizes are fixed at compilation: --shape {name}={'x'.join(map(str, shape))}"
     raise InputError(
         f"input {name!r} must be {dtype_name(wanted_dtype)}{list(wanted)}, not {dtype_name(dtype)}{list(shape)}",
-        hint=hint if resized else "",
+        hint=_shape_hint(name, shape, wanted) if dtype == wanted_dtype else "",
     )
+
+
+def _shape_hint(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+    """What to do about another shape than an input's."""
+    if _long(shape) == _long(wanted):
+        return f"insert axes of 1, or take them away: numpy.reshape to {list(wanted)}"
+    if sorted(_long(shape)) == sorted(_long(wanted)):
+        return "the same sizes in another order: numpy.transpose brings channels to their place"
+    if len(shape) == len(wanted):
+        return f"sizes are fixed at compilation: --shape {name}={'x'.join(map(str, shape))}, if the model has them open"
+    return ""
+
+
+def _long(shape: tuple[int, ...]) -> list[int]:
+    return [size for size in shape if size != 1]
 
 
 def check_inputs(values: Mapping[str, Array], tensors: Sequence[TensorSpec], *, batches: bool = True) -> None:

@@ -25,6 +25,8 @@ MISTAKES = {
     "run digits.onnx -i doubles.npy": "input 'image' must be float32[1, 1, 8, 8], not float64[1, 1, 8, 8]",
     "run digits.onnx --calibrate zeros.npy -i wide.npy": "input 'image' must be float32[1, 1, 8, 8], not",
     "compare cpu fsim digits.onnx -i wide.npy": "input 'image' must be float32[1, 1, 8, 8], not",
+    "run digits.onnx -i flat.npy": "hint: insert axes of 1, or take them away: numpy.reshape to [1, 1, 8, 8]",
+    "run digits.onnx -i last.npy": "hint: insert axes of 1, or take them away: numpy.reshape to [1, 1, 8, 8]",
     "evaluate digits.onnx wide.npy": "wide.npy: image is [1, 1, 8, 9], but examples for the input",
     "evaluate digits.onnx three.npy --labels two.npy": "there are 2 labels, but 3 examples",
     "evaluate digits.onnx zeros.npy --result scores": "the model has no output 'scores'; hint: its outputs: ",
@@ -124,6 +126,8 @@ def prepare(folder: Path) -> None:
     np.save(folder / "ragged.npy", np.array([{}], object))
     np.save(folder / "two.npy", np.zeros(2, np.int64))
     np.save(folder / "wide.npy", np.zeros((1, 1, 8, 9), np.float32))
+    np.save(folder / "flat.npy", np.zeros((8, 8), np.float32))
+    np.save(folder / "last.npy", np.zeros((1, 8, 8, 1), np.float32))
     np.save(folder / "doubles.npy", np.zeros((1, 1, 8, 8)))
     np.save(folder / "three.npy", np.zeros((3, 1, 8, 8), np.float32))
     np.savez(folder / "zeros.npz", zeros=np.zeros((1, 1, 8, 8), np.float32))

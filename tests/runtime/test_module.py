@@ -124,7 +124,10 @@ def test_places_for_results_that_are_none_are_refused(model: CompiledModel) -> N
         ({}, "input 'x' is missing"),
         ({"x": X[:2]}, r"input 'x' must be float32\[6, 4\], not float32\[2, 4\]"),
         ({"x": X[:, :3]}, r"input 'x' must be float32\[6, 4\], not float32\[6, 3\]; hint: sizes are fixed at "
-                          r"compilation: --shape x=6x3"),
+                          r"compilation: --shape x=6x3, if the model has them open"),
+        ({"x": np.ascontiguousarray(X.T)}, r"not float32\[4, 6\]; hint: the same sizes in another order: numpy.transp"),
+        ({"x": X[:, None]}, r"not float32\[6, 1, 4\]; hint: insert axes of 1, .*: numpy.reshape to \[6, 4\]"),
+        ({"x": X[0]}, r"input 'x' must be float32\[6, 4\], not float32\[4\]$"),
         ({"x": X.astype(np.int8)}, r"input 'x' must be float32\[6, 4\], not int8\[6, 4\]"),
     ],
 )  # fmt: skip
