@@ -326,6 +326,7 @@ WITH_ENTRIES = (
 """Entries, and the tables between operators of other formats and these."""
 
 ASKED_BY_NAME = {
+    "accel/behind_moves": 2,
     "accel/channel_moves": 1,
     "accel/depthwise_split": 1,
     "accel/elementwise_shapes": 5,

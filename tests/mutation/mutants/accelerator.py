@@ -70,6 +70,16 @@ MUTANTS = (
         "test_computed_product.py",
     ),
     _fault(
+        "arithmetic-behind-moves-for-one-reader", "passes/behind_moves.py", "check ignored",
+        "if value.op != \"requantise\" or uses[value] != 1 or", "if value.op != \"requantise\" or",
+        "passes/test_behind_moves.py",
+    ),
+    _fault(
+        "numbers-of-channels-behind-moves", "passes/behind_moves.py", "check ignored",
+        "any(len(np.unique(each)) != 1 for each in numbers)", "not numbers",
+        "passes/test_behind_moves.py",
+    ),
+    _fault(
         "fills-one-too-high", "operators/moves.py", "off by one",
         "return number + _LARGEST + 1", "return number + _LARGEST",
         "passes/test_core_moves.py",

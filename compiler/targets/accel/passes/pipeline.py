@@ -7,6 +7,7 @@ from functools import partial
 from .....hw.config import CoreConfig
 from ....passes.manager import Pass
 from ..operators.packed_layout import Blocks
+from .behind_moves import behind_moves
 from .channel_moves import channel_moves
 from .elementwise_shapes import elementwise_shapes
 from .fit_scratchpads import fit_scratchpads, why_not_kernel
@@ -29,6 +30,7 @@ def accel_passes(
     return [
         *([tables_on_host] if core is not None and not core.tables else []),
         tables_as_ramps(blocks, bytes_per_cycle),
+        behind_moves,
         elementwise_shapes(blocks, bytes_per_cycle),
         flatten_into_kernel(blocks, bytes_per_cycle),
         unfold_input(blocks, bytes_per_cycle, chains=chains),
