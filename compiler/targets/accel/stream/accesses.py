@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, count
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -38,31 +41,38 @@ class Accesses:
 
 def accesses_of(issues: Sequence[Issue], memories: Iterable[Memory] = Memory) -> dict[Memory, Accesses]:
     """What the instructions of a stream touch, by memory (:attr:`Issue.accesses`)."""
-    wanted: dict[Memory, tuple[list[int], list[bool], list[Access]]] = {memory: ([], [], []) for memory in memories}
-    for position, issue in enumerate(issues):
-        for writes, several in enumerate(issue.accesses):
-            for access in several:
-                if (own := wanted.get(access.memory)) is not None:
-                    positions, written, accesses = own
-                    positions.append(position)
-                    written.append(bool(writes))
-                    accesses.append(access)
+    several = list(chain.from_iterable([issue.accesses for issue in issues]))  # of each what is read, what is written
+    places = np.repeat(np.arange(len(several)), np.fromiter(map(len, several), np.int64, len(several)))
+    positions, writes = places >> 1, (places & 1).astype(np.bool_)
+    # Streams touch the same again and again: the distinct ones are few.
+    numbers: defaultdict[_Set, int] = defaultdict(count().__next__)
+    sets = np.array([numbers[each] for each in map(_as_set, chain.from_iterable(several))], np.int64)
     engines = np.array([issue.instruction.engine for issue in issues], np.int64)
-    return {memory: _arranged(np.array(positions, np.int64), engines, np.array(written, np.bool_), accesses)
-            for memory, (positions, written, accesses) in wanted.items()}  # fmt: skip
+    found = {}
+    for memory in memories:
+        own = np.array([each[0] is memory for each in numbers], np.bool_)
+        here = own[sets]
+        known = [each for each, is_own in zip(numbers, own.tolist(), strict=True) if is_own]
+        number = np.cumsum(own) - 1
+        found[memory] = _arranged(positions[here], engines, writes[here], number[sets[here]], known)
+    return found
 
 
-def _arranged(positions: Ints, engines: Ints, writes: Flags, accesses: Sequence[Access]) -> Accesses:
-    numbers: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
-    sets = [numbers.setdefault((each.start, each.extents, each.strides), len(numbers)) for each in accesses]
-    runs = [_runs(extents, strides) for _, extents, strides in numbers]
+_Set = tuple[Memory, int, tuple[int, ...], tuple[int, ...]]
+"""The fields of an access."""
+
+_as_set: Callable[[Access], _Set] = attrgetter("memory", "start", "extents", "strides")
+
+
+def _arranged(positions: Ints, engines: Ints, writes: Flags, sets: Ints, known: Sequence[_Set]) -> Accesses:
+    runs = [_runs(extents, strides) for *_, extents, strides in known]
     begins = np.cumsum([0, *(len(starts) for starts, _ in runs)])
-    shifts = np.repeat(np.array([start for start, *_ in numbers], np.int64), np.diff(begins))
+    shifts = np.repeat(np.array([start for _, start, *_ in known], np.int64), np.diff(begins))
     starts = np.concatenate([np.zeros(0, np.int64), *(starts for starts, _ in runs)]) + shifts
     stops = np.concatenate([np.zeros(0, np.int64), *(stops for _, stops in runs)]) + shifts
     points = np.unique(np.concatenate([starts, stops]))
     return Accesses(
-        positions, engines[positions], writes, np.array(sets, np.int64), begins,
+        positions, engines[positions], writes, sets, begins,
         np.searchsorted(points, starts), np.searchsorted(points, stops), len(points),
     )  # fmt: skip
 

@@ -147,8 +147,10 @@ def _pairs(accesses: Accesses) -> Iterator[Pairs]:
         # The accesses of each atom, one atom after the other.
         atom, which = ranges(number[starts - low], number[stops - low] - number[starts - low])
         order = np.argsort(atom.astype(np.uint16) if len(points) < 1 << 16 else atom, kind="stable")
-        atom, access = atom[order], access[which[order]] + part.start
-        position, write = accesses.positions[access], accesses.writes[access]
+        by_access, atom = access[which], atom[order]
+        access = by_access[order]
+        own, writing = accesses.positions[part], accesses.writes[part]
+        position, write = own[access], writing[access]
         ends = np.cumsum(np.bincount(atom, minlength=len(points) - 1))
         begin = (ends - np.diff(ends, prepend=0))[atom]
         # In the part: the write before each access, and the one behind each read.
@@ -156,17 +158,21 @@ def _pairs(accesses: Accesses) -> Iterator[Pairs]:
         written = np.maximum.accumulate(np.where(write, index, NOBODY))
         before = np.concatenate([[NOBODY], written[:-1]])
         has_before = before >= begin
-        yield position[before[has_before]], position[has_before]
+        earlier, later = _once(order, by_access, np.where(has_before, access[before], NOBODY))
+        yield own[earlier], own[later]
         behind = np.minimum.accumulate(np.where(write, index, len(atom))[::-1])[::-1]
         has_behind = ~write & (behind < ends[atom])
-        yield position[has_behind], position[behind[has_behind]]
+        later, earlier = _once(order, by_access, np.where(has_behind, access[behind * has_behind], NOBODY))
+        yield own[earlier], own[later]
         # From before the part: what the first accesses of each atom meet.
-        rows = states.rows(here[points[:-1]])
-        first = np.flatnonzero(~has_before)
-        yield _known(rows[atom[first], 0], position[first])
-        first = first[write[first]]
-        for column in rows.T[1:]:
-            yield _known(column[atom[first]], position[first])
+        known, state = np.unique(here[points[:-1]], return_inverse=True)
+        rows_of, rows = states.rows(known), states.rows(known)[state]
+        met, meets = _once(order, by_access, np.where(has_before, NOBODY, state[atom]))
+        yield _known(rows_of[met, 0], own[meets])
+        writes = writing[meets]
+        met, meets = met[writes], meets[writes]
+        for column in rows_of.T[1:]:
+            yield _known(column[met], own[meets])
         # Behind the part.
         is_last = np.concatenate([atom[1:] != atom[:-1], [True]])
         last = np.full(len(rows), NOBODY)
@@ -174,8 +180,19 @@ def _pairs(accesses: Accesses) -> Iterator[Pairs]:
         again = last != NOBODY
         rows[again, 0], rows[again, 1:] = position[last[again]], NOBODY
         since = np.flatnonzero(~write & (index > last[atom]))
-        rows[atom[since], column_of[accesses.engines[access[since]]]] = position[since]  # the last of several stays
+        column = column_of[accesses.engines[part][access[since]]]
+        rows[atom[since], column] = position[since]  # the last of several stays
         state_of[low:high] = np.repeat(states.add(rows), np.diff(points))
+
+
+def _once(order: Ints, accesses: Ints, partners: Ints) -> Pairs:
+    """Partners with their accesses. Atoms of one access that follow one another often have the same one, which is named
+    once. ``accesses``: atom by atom of each; ``order``: in which the ``partners`` stand, NOBODY for none."""
+    found = np.empty_like(partners)
+    found[order] = partners
+    new = found != NOBODY
+    new[1:] &= (found[1:] != found[:-1]) | (accesses[1:] != accesses[:-1])
+    return found[new], accesses[new]
 
 
 def _known(earlier: Ints, later: Ints) -> Pairs:

@@ -82,8 +82,8 @@ def _timetable(config: CoreConfig, rate: DramRate, issues: Sequence[Issue], conf
     latest = np.full(len(issues), -1)
     earlier, later = conflicts.pairs
     np.maximum.at(latest, later, earlier)
-    extents: dict[Engine, dict[int, int]] = {engine: {} for engine in Engine}
-    clock = dict.fromkeys(Engine, 0)
+    taken = _cycles(config, bandwidth, issues)
+    clock = [0] * len(Engine)
     ended: list[int] = []
     ends: list[int] = []
     reached: list[int] = []
@@ -92,26 +92,26 @@ def _timetable(config: CoreConfig, rate: DramRate, issues: Sequence[Issue], conf
     cost: dict[int, int] = {}
     free: list[tuple[float, float]] = []
     now = bus = 0
-    for position, (issue, last) in enumerate(zip(issues, latest.tolist(), strict=True)):
+    for position, (issue, last, cycles) in enumerate(zip(issues, latest.tolist(), taken, strict=True)):
         engine = issue.instruction.engine
-        ends.append(ended[last] if last >= 0 else 0)
-        start = max(clock[engine], ends[-1])
-        cycles = _cycles(config, bandwidth, issue, extents[engine])
+        first = ended[last] if last >= 0 else 0
+        ends.append(first)
         if engine is Engine.LOADW:
             end = 0
             if writes := issue.writes:
                 cost[position] = cycles
                 untaken[Engine.GEMM if writes[0].memory is Memory.WGT else Engine.VECTOR].append(position)
         elif engine in TRANSFERS:
-            begin = max(bus, start)
+            begin = max(bus, clock[engine], first)
             if begin > bus:
                 free.append((bus, begin))
             clock[engine] = bus = begin + cycles
             end = bus + rate.latency
         else:
+            start = max(clock[engine], first)
             clock[engine] = end = start + cycles
             now = max(now, start)
-            if not isinstance(issue.instruction, Loop):
+            if untaken[engine] and not isinstance(issue.instruction, Loop):
                 wanted.update(dict.fromkeys(untaken[engine], start))
                 untaken[engine].clear()
         ended.append(end)
@@ -119,21 +119,27 @@ def _timetable(config: CoreConfig, rate: DramRate, issues: Sequence[Issue], conf
     return _Timetable(ends, reached, wanted, cost, [*free, (bus, inf)])
 
 
-def _cycles(config: CoreConfig, bandwidth: int, issue: Issue, extents: dict[int, int]) -> int:
-    """What an instruction takes of its engine, or of DRAM, about. ``bandwidth``: bytes of DRAM a cycle; ``extents``: of
-    the engine's loops, by level."""
-    match issue.instruction:
-        case Loop(level=level, extent=extent):
-            extents[level] = extent
-            return 1
-        case Gemm(levels=levels, depthwise=depthwise):
-            # In the depthwise mode an output takes one to three cycles.
-            waves = (1 + TAP_COLUMNS) // 2 if depthwise else 1
-            return waves * prod(extents[level] for level in range(levels)) + PIPELINE
-        case Vector(levels=levels):
-            return prod(extents[level] for level in range(levels)) + PIPELINE
-        case Load(rows=rows, columns=columns) as load:
-            return rows * columns * bytes_each(config, load) // bandwidth + PIPELINE
-        case Store(rows=rows, columns=columns):
-            return rows * columns * config.out_bytes // bandwidth + PIPELINE
-    return 1
+def _cycles(config: CoreConfig, bandwidth: int, issues: Sequence[Issue]) -> list[int]:
+    """What each instruction takes of its engine, or of DRAM, about. ``bandwidth``: bytes of DRAM a cycle."""
+    extents: dict[Engine, dict[int, int]] = {engine: {} for engine in Engine}
+    found = []
+    for issue in issues:
+        instruction, cycles = issue.instruction, PIPELINE
+        match instruction:
+            case Load():
+                cycles += instruction.rows * instruction.columns * bytes_each(config, instruction) // bandwidth
+            case Store():
+                cycles += instruction.rows * instruction.columns * config.out_bytes // bandwidth
+            case Gemm() | Vector():
+                own = extents[instruction.engine]
+                micro_ops = prod([own[level] for level in range(instruction.levels)])
+                if isinstance(instruction, Gemm) and instruction.depthwise:  # an output takes one to three cycles
+                    micro_ops *= (1 + TAP_COLUMNS) // 2
+                cycles += micro_ops
+            case Loop():
+                extents[instruction.engine][instruction.level] = instruction.extent
+                cycles = 1
+            case _:
+                cycles = 1
+        found.append(cycles)
+    return found

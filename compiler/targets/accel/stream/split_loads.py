@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .....hw.config import CoreConfig
-from .....hw.isa import Load, Scratchpad
+from .....hw.isa import MEMORY_USERS, Load, Scratchpad
 from .....hw.load_counts import bytes_each, entries_each, entries_of
 from .....hw.memories import Memory
 from .stream import RECENT, TRANSFERS, Access, Issue
@@ -29,20 +29,27 @@ SMALLEST_PART = 32
 MOST_PARTS = 8
 """Of a load."""
 
+CONCERNED = frozenset(
+    engine for memory in (Memory.WGT, Memory.DRAM)
+    for engines in (MEMORY_USERS[memory].writers, MEMORY_USERS[memory].readers) for engine in engines
+)  # fmt: skip
+"""Engines that touch weights, or DRAM."""
+
 
 def split_loads(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
     """The stream with such loads cut; it means the same."""
-    transfers = [issue for issue in issues if issue.instruction.engine in TRANSFERS]
-    stops = [each.stop for issue in transfers for both in issue.accesses for each in both if each.memory is Memory.DRAM]
-    stored_by = np.full(max(stops, default=0), -1, np.int32)  # granules of DRAM
+    stored_by = np.full(_granules(issues), -1, np.int32)
     touched_by = np.full(config.wgt_depth, -1, np.int32)  # entries of ``wgt``
     stream: list[Issue] = []
     for position, issue in enumerate(issues):
+        instruction = issue.instruction
+        if instruction.engine not in CONCERNED:
+            stream.append(issue)
+            continue
         reads, writes = issue.accesses
         for access in writes:
             if access.memory is Memory.DRAM:
                 stored_by[access.selector()] = position
-        instruction = issue.instruction
         if isinstance(instruction, Load):
             if any(access.memory is Memory.DRAM for access in reads):
                 stream += _cut(config, issue, instruction, _cuts(config, instruction, stored_by, position))
@@ -57,6 +64,18 @@ def split_loads(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
                 if access.memory is Memory.WGT:
                     touched_by[access.selector()] = position
     return stream
+
+
+def _granules(issues: Sequence[Issue]) -> int:
+    """Of DRAM, up to the last that the stream knows of."""
+    stop = 0
+    for issue in issues:
+        if issue.instruction.engine in TRANSFERS:
+            for several in issue.accesses:
+                for access in several:
+                    if access.memory is Memory.DRAM:
+                        stop = max(stop, access.stop)
+    return stop
 
 
 def _cuts(config: CoreConfig, load: Load, stored_by: npt.NDArray[np.int32], position: int) -> list[int]:

@@ -37,8 +37,7 @@ class Access:
     @property
     def stop(self) -> int:
         """One past the last unit."""
-        return self.start + 1 + sum((extent - 1) * stride for extent, stride in zip(self.extents, self.strides,
-                                                                                   strict=True))  # fmt: skip
+        return self.start + offsets_of(self.extents, self.strides)[1]
 
     def selector(self) -> Selector:
         """What picks the units out of an array with one element a unit."""

@@ -11,18 +11,18 @@ order, rules out deadlock.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 import numpy as np
 
 from .....hw.config import CoreConfig
 from .....hw.isa import Engine
+from .accesses import Ints
 from .conflicts import Conflicts, conflicts_of
 from .stream import Issue
 
 ENGINES = len(Engine)
-Clock = list[int]
-"""For each engine, how many of its instructions are known to be finished."""
 
 
 def insert_tokens(
@@ -58,9 +58,12 @@ def _find_edges(issues: Sequence[Issue], conflicts: Conflicts) -> list[tuple[int
     np.maximum.at(latest.ravel(), later * ENGINES + engines[earlier], numbers[earlier])
     latest[np.arange(len(issues)), engines] = 0
     clocks = [[0] * ENGINES for _ in range(ENGINES)]
-    clock_of: list[list[Clock]] = [[[0] * ENGINES] for _ in range(ENGINES)]
+    learned = [([0], [[0] * ENGINES]) for _ in range(ENGINES)]  # by the engine's instruction, what it knew from then on
     edges: list[tuple[int, int]] = []
-    for position, (engine, needed) in enumerate(zip(engines.tolist(), latest.tolist(), strict=True)):
+    engine_of, number_of = engines.tolist(), numbers.tolist()
+    asking, needs = _news(engines, latest)
+    for position, needed in zip(asking, needs, strict=True):
+        engine = engine_of[position]
         clock = clocks[engine]
         late = [other for other in range(ENGINES) if needed[other] > clock[other]]
         if len(late) > 1:  # the latest first: it may know that the earlier ones have finished
@@ -68,10 +71,27 @@ def _find_edges(issues: Sequence[Issue], conflicts: Conflicts) -> list[tuple[int
         for other in late:
             if needed[other] > clock[other]:
                 edges.append((position_of[other][needed[other]], position))
-                clock[:] = map(max, clock, clock_of[other][needed[other]])
-        clock[engine] += 1
-        clock_of[engine].append(clock.copy())
+                since, known = learned[other]
+                clock[:] = map(max, clock, known[bisect_right(since, needed[other]) - 1])
+                clock[other] = needed[other]
+        if late:
+            since, known = learned[engine]
+            since.append(number_of[position])
+            known.append(clock.copy())
     return edges
+
+
+def _news(engines: Ints, latest: Ints) -> tuple[list[int], list[list[int]]]:
+    """The instructions that need more of another engine than those of their own engine before, by position, and what
+    they need of each: the number of its instruction, or 0."""
+    needs = np.zeros_like(latest)
+    for engine in range(ENGINES):
+        own = np.flatnonzero(engines == engine)
+        before = np.zeros((len(own), ENGINES), np.int64)
+        np.maximum.accumulate(latest[own[:-1]], axis=0, out=before[1:])
+        needs[own] = np.where(latest[own] > before, latest[own], 0)
+    asking = np.flatnonzero(needs.any(axis=1))
+    return asking.tolist(), needs[asking].tolist()
 
 
 def _set_tokens(config: CoreConfig, issues: Sequence[Issue], edges: Sequence[tuple[int, int]]) -> None:
@@ -85,7 +105,8 @@ def _set_tokens(config: CoreConfig, issues: Sequence[Issue], edges: Sequence[tup
     for earlier, later in edges:
         takers.setdefault(earlier, []).append(later)
     held: dict[tuple[int, int], list[tuple[int, int]]] = {}  # tokens of a pair: positions of sender and taker
-    for position, issue in enumerate(issues):
+    for position in sorted({position for edge in edges for position in edge}):
+        issue = issues[position]
         engine = int(issue.instruction.engine)
         if issue.waits:
             for source in range(ENGINES):
