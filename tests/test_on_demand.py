@@ -156,6 +156,7 @@ def test_a_compilation_imports_what_it_needs_alone(tmp_path: Path, monkeypatch: 
     own, others = imported(script, str(DIGITS))
     assert "weft.compiler.passes" in own
     assert "amaranth" not in others  # now all are known
+    imported(f"{script}; assert 'importlib.metadata' not in sys.modules", str(DIGITS))  # nobody adds parts
 
 
 @pytest.mark.parametrize("words", MISTAKES)
