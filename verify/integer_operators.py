@@ -191,21 +191,24 @@ def _channels(parameters: Array, rank: int) -> Elements:
 
 
 def requantise(context: Context, values: Values, constants: Constants, attrs: Attributes) -> Value:
+    """A left shift is a step of its own: what is shifted is a value of at most 256 numbers, its result is none."""
+    if left := attrs.get("left_shift", 0):
+        narrow = requantise(context, values, constants, {**attrs, "left_shift": 0})
+        return multiply_immediate(context, [narrow], (), {"weight": 1 << left})
     (x,), (bias, multiplier, shift) = values, (each.astype(np.int64) for each in constants[:3])
     zero_point, low, high = attrs["zero_point"], attrs["low"], attrs["high"]
-    left_shift, keys = attrs.get("left_shift", 0), context.keys
+    keys = context.keys
 
     def of_numbers(table: Numbers) -> Numbers:
         product = _wrapped(table + bias) * multiplier
         rounded = (product + (np.int64(1) << (shift - 1))) >> shift
-        return np.asarray(np.clip(rounded + zero_point, low, high) << left_shift)
+        return np.asarray(np.clip(rounded + zero_point, low, high))
 
     def of_values() -> Value:
         elements = x.elements(keys)
         parts = [_channels(each, elements.ndim) for each in (bias, multiplier, shift)]
-        found = requantised(keys, elements, parts[0], parts[1], parts[2], (zero_point, low, high), left_shift)
-        size = float((1 + abs(zero_point)) << left_shift)
-        return Value(lambda: plain(found), low << left_shift, high << left_shift, size)
+        found = requantised(keys, elements, parts[0], parts[1], parts[2], (zero_point, low, high))
+        return Value(lambda: plain(found), low, high, float(1 + abs(zero_point)))
 
     return _elementwise(context, values, of_numbers, of_values)
 
