@@ -220,12 +220,23 @@ def _rearranged(x: Value, change: Callable[[Any], Any], *, keeps_channels: bool 
 
     ``keeps_channels``: each stays at its number, though some may be cut off at the end or filled up.
     """
-    if x.of_byte is not None and (keeps_channels or x.of_byte.table.shape[1] == 1):
-        base = change(x.of_byte.base)
-        if base.size <= x.of_byte.base.size:
-            made = OneByte(base, without_repeats(x.of_byte.table[:, : base.shape[1]]))
-            return Value(lambda: plain(change(x.open_elements)), x.low, x.high, x.size, x.degree, made)
+    made = None if x.of_byte is None else _byte_rearranged(x.of_byte, change, keeps_channels)
+    if made is not None:
+        return Value(lambda: plain(change(x.open_elements)), x.low, x.high, x.size, x.degree, made)
     return Value(lambda: (change(x.open_elements), change(x.kind)), x.low, x.high, x.size, x.degree)
+
+
+def _byte_rearranged(x: OneByte, change: Callable[[Any], Any], keeps_channels: bool) -> OneByte | None:
+    """A function of a byte in other places, if every place has one: channels that are filled up have the function that
+    is 0; other places that are filled up have none."""
+    base, table = change(x.base), x.table
+    if base.size <= x.base.size and (keeps_channels or table.shape[1] == 1):
+        return OneByte(base, without_repeats(table[:, : base.shape[1]]))
+    channels, more = x.base.shape[1], base.shape[1] - x.base.shape[1]
+    if not keeps_channels or base.size * channels != x.base.size * base.shape[1]:
+        return None
+    own = np.broadcast_to(table, (len(table), channels))
+    return OneByte(base, np.concatenate([own, np.zeros((len(table), more), own.dtype)], 1))
 
 
 def _side_by_side(values: Sequence[Value]) -> Value:

@@ -13,11 +13,12 @@ import weft
 from weft.api import integer_graph
 from weft.benchmarks.zoo.litert_cases import FAMILIES
 from weft.compiler.compile import compile_model
-from weft.compiler.graph import Attrs, Constant, Function, Module, Span, call
+from weft.compiler.graph import Attrs, Constant, Function, Module, Span, TensorType, Var, call
 from weft.compiler.graph.visit import substitute, topological_order
 from weft.compiler.model import CompiledModel, Witness
 from weft.compiler.targets.accel.check import Range, check_program
 from weft.compiler.targets.accel.link import folded_moves
+from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_passes
 from weft.errors import WeftError
 from weft.hw.config import PYNQ, PYNQ_TABLES, TINY, CoreConfig
@@ -32,6 +33,10 @@ from weft.tests.compiler.targets.accel.test_random_shapes import KINDS, Layer
 from weft.tests.verify.planted import plant, with_program
 from weft.verify import VerifyError, verify
 from weft.verify.counterexample import random_inputs, simulated
+from weft.verify.graph import evaluated
+from weft.verify.integer_operators import Context, of_byte
+from weft.verify.keyed import Keys
+from weft.verify.values import OneByte
 
 
 @cache
@@ -140,6 +145,57 @@ def test_functions_of_a_byte_are_proved_as_tables_as_ramps_and_on_the_host(confi
     assert isinstance(made, CompiledModel)
     found = weft.certify(made, module, seed=3)
     assert found.proved, found.alarms
+
+
+@pytest.mark.parametrize("config", [TINY, PYNQ], ids=lambda config: config.name)
+def test_bytes_that_are_shifted_for_a_sum_stay_functions_of_a_byte(config: CoreConfig) -> None:
+    """As where a constant is added to one channel."""
+    x = Var("x", TensorType((2, 5, 3, 3), "int8"))
+    weights = Constant(np.random.default_rng(0).integers(-127, 128, (1, 5, 1, 1)).astype(np.int8))
+    first, second = (
+        [Constant(np.array([number], np.int32)) for number in numbers]
+        for numbers in ((7, 15083863, 31), (-342539, 12388608, 37))
+    )
+    shifted = call("multiply_immediate", call("requantise", call("conv2d", x, weights), *first), weight=1 << 14)
+    body = call("requantise", shifted, *second, zero_point=3)
+    plain = Module(Function((x,), body, Attrs({"name": "main", "outputs": ("y",)})), "integer")
+    made = compile_model(plain, "accel", {"config": config})
+    assert isinstance(made, CompiledModel)
+    assert made.witness is not None
+    assert "left_shift" in made.witness.text
+    found = verify(made, plain, seed=3)
+    assert found.proved, found.alarms
+
+
+@pytest.mark.parametrize("config", [TINY, PYNQ], ids=lambda config: config.name)
+def test_functions_of_a_byte_are_proved_behind_channels_that_are_filled_up(config: CoreConfig) -> None:
+    """The host's table goes on in the core, behind lanes that no channel has."""
+    x = variable(1, 5, 24, 24)
+    narrow = layer_of(quantised(x), 3)
+    sine = quantised(call("nn.sin", narrow), 1 / 127)
+    body = layer_of(quantised(call("concat", narrow, sine, axis=1)), 5)
+    module = Module(Function((x,), body, Attrs({"name": "main"})))
+    made = weft.compile(module, config)
+    assert isinstance(made, CompiledModel)
+    found = weft.certify(made, module, seed=3)
+    assert found.proved, found.alarms
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (3, 4), (2, 3, 2, 1), (2, 5, 1, 1)])
+@pytest.mark.parametrize("channels", [1, None])
+def test_what_is_filled_up_is_the_same_by_its_table_and_by_its_elements(
+    shape: tuple[int, ...], channels: int | None
+) -> None:
+    random, keys = np.random.default_rng(0), Keys(1)
+    table = random.integers(-128, 128, (256, channels or shape[1]))
+    value = of_byte(OneByte(keys.atoms(shape, "base"), table), keys)
+    for blocks in (Blocks(1, 4, 4), Blocks(2, 4, 8)):
+        param = Var("x", TensorType(shape, "int8"))
+        body = call("pack", param, blocks=(blocks.batch, blocks.block_in, blocks.block_out))
+        (found,) = evaluated(Function((param,), body, Attrs({})), [value], Context(keys, one_byte=True))
+        assert (found.of_byte is None) == bool(shape[0] % blocks.batch)
+        if found.of_byte is not None:
+            assert (found.of_byte.elements(keys) == found.elements(keys)).all()
 
 
 def test_functions_of_one_name_and_equal_layers_are_told_apart(tmp_path: Path) -> None:
