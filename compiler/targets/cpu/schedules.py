@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import gcd, prod
 
 from ... import tensor as te
 from ...tensor.errors import ScheduleError
-from ...tensor.ir import FLOATS, Block, Load, Var
+from ...tensor.ir import FLOATS, BinOp, Block, Const, Load, Var
 from ...tensor.tree import find_block, find_buffer
-from ...tensor.visitor import accumulation, free_vars
+from ...tensor.visitor import accumulation, free_vars, walk_exprs
 from ..loops.layouts import PAIR
 from ..loops.nests import (
     ANY_ORDER,
@@ -23,6 +23,7 @@ from ..loops.nests import (
     tidy,
     unroll_lanes,
 )
+from ..loops.small_moves import SHORTEST_PART
 from .intrinsics import (
     interleaved,
     interleaved_bytes,
@@ -83,7 +84,7 @@ def schedule_plain(schedule: te.Schedule) -> None:
         elif name in rows:
             unroll_lanes(schedule, own_loops(schedule, name)[-1:])
         else:
-            _plain_loops(schedule, schedule.get_loops(name))
+            _plain_loops(schedule, name, schedule.get_loops(name))
 
 
 def _single_loops_outside(schedule: te.Schedule) -> None:
@@ -161,7 +162,10 @@ def _is_long_sum(schedule: te.Schedule, name: str) -> bool:
     return update is not None and update[0] == "add" and steps > LONGEST_SUM
 
 
-def _plain_loops(schedule: te.Schedule, loops: Sequence[Var]) -> None:
+def _plain_loops(schedule: te.Schedule, name: str, loops: Sequence[Var]) -> None:
+    if loops and (size := _whole_in_indices(schedule, name, loops[-1])):
+        loops = *loops[:-1], *schedule.split(loops[-1], size)
+        tidy(schedule)
     for loop in loops[:-1]:
         schedule.parallel(loop)
     if loops:
@@ -170,6 +174,19 @@ def _plain_loops(schedule: te.Schedule, loops: Sequence[Var]) -> None:
             outer, inner = schedule.split(inner, largest_divisor(extent_of(schedule, inner), 1024))
             schedule.parallel(outer)
         schedule.vectorize(inner)
+
+
+def _whole_in_indices(schedule: te.Schedule, name: str, loop: Var) -> int:
+    """So many iterations of a loop that indices divide it by, as those of channels that lie in blocks: neighbours are
+    neighbours in memory within them alone. 0 where they divide it by nothing, or by too little."""
+    block = find_block(schedule.func, name)[-1]
+    parts = {
+        int(node.b.value) for node in walk_exprs(block.body.value)
+        if isinstance(node, BinOp) and node.op in ("floordiv", "mod") and isinstance(node.b, Const)
+        and loop in free_vars(node.a)
+    } if isinstance(block, Block) else set()  # fmt: skip
+    size = gcd(extent_of(schedule, loop), *parts) if parts else 0
+    return size if SHORTEST_PART <= size < extent_of(schedule, loop) else 0
 
 
 def _plain_reduction(schedule: te.Schedule, name: str, block: Block) -> None:

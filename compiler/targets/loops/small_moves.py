@@ -4,15 +4,21 @@ Every value is an expression of an index (`View`), so a kernel whose result is m
 through a transposition, a concatenation or a slice, and compute there what stands before it. For large tensors that
 would be slow: rows would be read across, and choices made for each element. Between two programs of an accelerator the
 host moves a few kilobytes, where a kernel more costs more than its work.
+
+Rows of large ones are read through moves that keep parts of rows together: lanes then load what lies together, as the
+channels of a block that the accelerator has stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from math import gcd
+
+import numpy as np
 
 from ...graph.dtypes import numpy_dtype
-from ...graph.ir import Call, Expr, TensorType
-from ...graph.registry import Fusion, operator
+from ...graph.ir import Array, Call, Constant, Expr, GraphError, TensorType
+from ...graph.registry import Fusion, apply, operator
 from ...operators.index import indices_of
 from .fusion_limits import FusionLimits
 
@@ -21,6 +27,12 @@ REPEATED = 4
 
 COST_TO_REPEAT = 8
 """Arithmetic of a value, at most, that is computed more than once: no root, no exponential."""
+
+SHORTEST_PART = 8
+"""Elements of a row that lie together, at least, so that lanes take a part of it at a time."""
+
+MOST_NUMBERS = 1 << 21
+"""Elements of a tensor whose moves are looked at one by one."""
 
 Refuses = Callable[[Call], str]
 
@@ -34,15 +46,17 @@ def joined_by_moves(
     members: list[Call], uses: Mapping[Expr, int], elsewhere: Collection[Expr], limits: FusionLimits, refuses: Refuses
 ) -> list[Call]:
     """What else a kernel computes: moves and elementwise values of at most ``limits.moved_bytes`` that nothing but the
-    kernel reads.
+    kernel reads, and moves of any size through which it reads parts of rows that lie together.
 
     ``members``: the kernel so far, its root first; ``elsewhere``: members of other kernels. A kernel with a product, or
     another operator that reads elements more than once, has nothing joined: sums of floats keep the order that they
     have without moves.
     """
     root = members[0]
-    if not _is_small(root, limits) or not all(map(_each_element_once, members)):
+    if not all(map(_each_element_once, members)):
         return []
+    if not _is_small(root, limits):
+        return _joined_in_parts(members, uses, elsewhere, limits, refuses)
     joined: list[Call] = []
     times: dict[Expr, int] = {member: member.tensor_type.size for member in members}
     waiting = list(members)
@@ -66,6 +80,56 @@ def joined_by_moves(
             joined.append(arg)
             waiting.append(arg)
     return joined
+
+
+def _joined_in_parts(
+    members: list[Call], uses: Mapping[Expr, int], elsewhere: Collection[Expr], limits: FusionLimits, refuses: Refuses
+) -> list[Call]:
+    """Moves one before the other, of one operand of a kernel of elementwise operators or before a move."""
+    root = members[0]
+    if root.tensor_type.size > MOST_NUMBERS or (is_move(root) and len(members) > 1):
+        return []
+    every = np.arange(root.tensor_type.size)
+    read = [(arg, every) for arg in dict.fromkeys(arg for member in members for arg in member.args)]
+    if is_move(root):
+        moved = _moved(root)
+        read = [] if moved is None else [(root.args[0], moved)]
+    for value, places in read:
+        chain: list[Call] = []
+        joined: list[Call] = []
+        while isinstance(value, Call) and is_move(value) and len(members) + len(chain) < limits.depth:
+            inside = sum(node.args.count(value) for node in (*members, *chain))
+            alone = value not in elsewhere and uses[value] == inside and not refuses(value)
+            moved = _moved(value) if alone and (chain or is_move(root) or value.shape == root.shape) else None
+            if moved is None:
+                break
+            chain.append(value)
+            value, places = value.args[0], moved[places]
+            renames = np.array_equal(moved, np.arange(moved.size))  # which costs nothing as it is
+            if not renames and _part_of_row(places, root.shape[-1]) >= SHORTEST_PART:
+                joined = list(chain)
+        if joined:
+            return joined
+    return []
+
+
+def _moved(move: Call) -> Array | None:
+    """Of each element of a move's result, which of the one value that it moves that is; None where it is not known."""
+    x, *others = move.args
+    if not all(isinstance(each, Constant) for each in others) or x.tensor_type.size > MOST_NUMBERS:
+        return None
+    known = [each.value for each in others if isinstance(each, Constant)]
+    try:
+        moved = apply(move, [np.arange(x.tensor_type.size).reshape(x.shape), *known]).ravel()
+    except (GraphError, ValueError, TypeError, OverflowError):
+        return None
+    return moved if 0 <= moved.min(initial=0) <= moved.max(initial=0) < x.tensor_type.size else None
+
+
+def _part_of_row(places: Array, row: int) -> int:
+    """So many neighbours of a row lie together wherever it is divided by as many."""
+    breaks = np.flatnonzero((np.diff(places.reshape(-1, row)) != 1).any(axis=0)) + 1
+    return gcd(row, *breaks.tolist())
 
 
 def _each_element_once(node: Call) -> bool:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import weft
 from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, Module, TensorType, Tuple, Var, call, evaluate
+from weft.compiler.model import HostStep
 from weft.compiler.targets.cpu import processor
+from weft.compiler.targets.cpu.build import check_host_program
 from weft.compiler.targets.loops.fusion import group_calls
 from weft.compiler.targets.loops.fusion_limits import FusionLimits
 from weft.compiler.targets.loops.small_moves import REPEATED
@@ -99,3 +101,60 @@ def test_reductions_keep_their_order_of_summation() -> None:
 def test_products_take_nothing_in() -> None:
     product = call("nn.matmul", call("transpose", X, perm=(0, 2, 1)), X)
     assert [members for members in kernels(product) if "nn.matmul" in members] == [("nn.matmul",)]
+
+
+def unpacked(groups: int, pixels: int, block: int, perm: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Var, Call]:
+    """Channels of an accelerator, a block of which lies together, as floats in another order."""
+    x = Var("x", TensorType((groups, pixels, block), "int8"))
+    moved = call("reshape", call("transpose", x, perm=perm), shape=shape)
+    return x, call("dequantise", moved, Constant(np.float32(0.5)), Constant(np.int8(3)))
+
+
+@pytest.mark.parametrize(
+    ("groups", "block", "perm", "shape", "count"),
+    [
+        (6, 16, (1, 0, 2), (1, 5, 40, 96), 1),  # channels last: blocks stay together
+        (6, 8, (1, 0, 2), (200, 48), 1),
+        (6, 4, (1, 0, 2), (200, 24), 2),  # too few to be read by lanes
+        (6, 16, (0, 2, 1), (1, 96, 5, 40), 2),  # pixels of a channel lie apart
+    ],
+)
+def test_large_rows_are_read_through_moves_that_keep_parts_of_them_together(
+    groups: int, block: int, perm: tuple[int, ...], shape: tuple[int, ...], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, body = unpacked(groups, 200, block, perm, shape)
+    made = [members for members in kernels(body, replace(LIMITS, moved_bytes=64)) if members != ("reshape",)]
+    assert len(made) == count
+    limits = processor.fusion_limits
+    monkeypatch.setattr(processor, "fusion_limits", lambda core: replace(limits(core), moved_bytes=64))
+    module = Module(Function((x,), body, Attrs({"name": "main", "outputs": ("out",)})))
+    values = {"x": np.random.default_rng(0).integers(-128, 128, x.type.shape).astype(np.int8)}
+    model = compiled(module)
+    for step in model.steps:
+        assert isinstance(step, HostStep)
+        check_host_program(step.program)
+    np.testing.assert_array_equal(weft.load(model).run(values)["out"], evaluate(module, values)["out"])
+
+
+def test_what_others_read_too_is_moved_once() -> None:
+    _, body = unpacked(6, 200, 16, (1, 0, 2), (200, 96))
+    moved = body.args[0]
+    both = Tuple((body, call("nn.abs", call("nn.cast", moved, to="float32"))))
+    assert any(
+        "transpose" in members and len(members) == 1 for members in kernels(both, replace(LIMITS, moved_bytes=64))
+    )
+
+
+def test_another_shape_of_a_large_tensor_stays_free() -> None:
+    flat = call("reshape", Var("x", TensorType((6, 200, 16), "float32")), shape=(600, 32))
+    assert kernels(call("nn.abs", flat), replace(LIMITS, moved_bytes=64)) == [("reshape",), ("nn.abs",)]
+
+
+def test_large_moves_that_meet_and_keep_parts_of_rows_are_one_kernel() -> None:
+    x = Var("x", TensorType((6, 64, 40), "int8"))
+    turned_ = call("reshape", call("transpose", x, perm=(0, 2, 1)), shape=(6, 40, 4, 16))
+    packed = call("transpose", turned_, perm=(0, 2, 1, 3))
+    assert kernels(packed, replace(LIMITS, moved_bytes=64))[-1] == ("transpose",)  # nothing is together in the end
+    back = call("transpose", call("reshape", packed, shape=(6, 4, 40, 16)), perm=(0, 1, 3, 2))
+    rows = call("transpose", call("reshape", back, shape=(6, 64, 40)), perm=(1, 0, 2))
+    assert len(kernels(rows, replace(LIMITS, moved_bytes=64))) == 1
