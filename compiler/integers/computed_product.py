@@ -14,20 +14,22 @@ from .form import Affine, Integers, Mapped
 
 def computed_product(a: Integers, b: Integers, block: int, span: Span) -> Mapped:
     """(..., M, K) times (..., K, N) as ``product``: images with K channels, of which ``block`` are taken at a time.
-    Channels beyond K hold the zero points, so that they add nothing.
+
+    Channels beyond K hold the zero points, so that they add nothing. They are filled up before anything is moved, so
+    that the moves meet those behind them.
     """
     *lead, rows, depth = a.shape
     columns, images = b.shape[-1], math.prod(lead)
     rank, inner = len(a.shape), Span(span.nodes)
     turn = (*range(rank - 2), rank - 1, rank - 2)
-    x = call("reshape", call("transpose", a.q, perm=turn, span=inner), shape=(images, depth, rows, 1), span=inner)
-    w = call("reshape", b.q, shape=(images, depth, columns, 1), span=inner)
-    filled_x = _filled(x, 1, block, a.zero_point, inner)
-    filled_w = _filled(_filled(w, 2, block, b.zero_point, inner), 1, block, b.zero_point, inner)
+    rows_of_a = _filled(a.q, rank - 1, block, a.zero_point, inner)
+    columns_of_b = _filled(_filled(b.q, rank - 2, block, b.zero_point, inner), rank - 1, block, b.zero_point, inner)
+    filled, wide = rows_of_a.shape[-1], columns_of_b.shape[-1]
+    turned = call("transpose", rows_of_a, perm=turn, span=inner)
+    x = call("reshape", turned, shape=(images, filled, rows, 1), span=inner)
+    w = call("reshape", columns_of_b, shape=(images, filled, wide, 1), span=inner)
     zero_points = (a.zero_point, b.zero_point)
-    accumulator = call(
-        "product", filled_x, filled_w, depth=depth, outputs=columns, zero_points=zero_points, span=span,
-    )  # fmt: skip
+    accumulator = call("product", x, w, depth=depth, outputs=columns, zero_points=zero_points, span=span)
     result = Affine(
         accumulator, np.zeros(columns, np.int64), np.full(columns, a.scale * b.scale), np.zeros(columns),
         np.full(columns, float(LARGEST_BYTE**2 * depth)), accumulator.shape, span=a.span.merged(b.span),
