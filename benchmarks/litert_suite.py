@@ -5,6 +5,7 @@
     python benchmarks/litert_suite.py --family pools --verbose
     python benchmarks/litert_suite.py --mutations 10000     # damaged files, instead: one named error each, or a graph
     python benchmarks/litert_suite.py --target cpu --file a.tflite b.tflite     # any files, with random inputs
+    python benchmarks/litert_suite.py --target cpu --layers --file a.tflite     # their operators, each by itself
 
 Needs LiteRT: pip install ai-edge-litert. Integers must equal the interpreter's default kernels to the bit, floats
 within 1e-5 of the largest. What does not is listed by the reason in `APART`; the exit status is 1 if anything else
@@ -14,6 +15,7 @@ differs, or by more than the reason allows, or is refused. What the interpreter 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import platform
 import sys
@@ -27,6 +29,7 @@ from pathlib import Path
 import numpy as np
 import weft
 from weft.benchmarks.zoo.litert_cases import FAMILIES, Case
+from weft.benchmarks.zoo.litert_layers import layers
 from weft.benchmarks.zoo.litert_models import Array, interpreted
 from weft.benchmarks.zoo.litert_networks import networks
 from weft.benchmarks.zoo.litert_sums import sums
@@ -46,6 +49,7 @@ class Reason:
     dtype: str
     steps: float
     why: str
+    share: float = 1.0
 
     def fits(self, name: str) -> bool:
         words = name.split()
@@ -53,6 +57,13 @@ class Reason:
 
 
 APART = (
+    Reason(
+        ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "MUL", "MEAN"),
+        "layer",
+        1,
+        "the interpreter rounds products to float32 first, and halves to even",
+        share=0.01,
+    ),
     Reason(("QUANTIZE",), "int16", 1, "two roundings"),
     Reason(("RESIZE_BILINEAR",), "int16", 1 << 16, "the interpreter's weights have 10 bits, and its products overflow"),
     Reason(("REDUCE_PROD",), "int8", 16, "the interpreter rounds after each factor"),
@@ -85,6 +96,7 @@ class Outcome:
     steps: float = 0.0
     share: float = 0.0
     reason: str = ""
+    size: int = 0  # results, and with `share` how many of them differ
 
 
 def computed(case: Case, target: str) -> list[Array]:
@@ -131,11 +143,13 @@ def tried(family: str, case: Case, target: str) -> Outcome:
         floats = target == "accel" and "is not quantised" in error.message
         return Outcome(family, case.name, "floats" if floats else "refused", reason=str(error))
     result, steps, share = max(results, key=lambda each: (each[0] == "different", each[1]))
+    size = sum(each.size for each in wanted)
     if result != "different":
-        return Outcome(family, case.name, result, steps, share)
+        return Outcome(family, case.name, result, steps, share, size=size)
     reason = next((each for each in APART if each.fits(case.name)), None)
-    apart = reason is not None and steps <= reason.steps
-    return Outcome(family, case.name, "apart" if apart else "different", steps, share, reason.why if reason else "")
+    apart = reason is not None and steps <= reason.steps and share <= reason.share
+    kind, why = "apart" if apart else "different", reason.why if reason else ""
+    return Outcome(family, case.name, kind, steps, share, why, size)
 
 
 def outcomes(families: Mapping[str, Callable[[], Iterable[Case]]], target: str, text: str) -> Iterator[Outcome]:
@@ -222,6 +236,7 @@ def main() -> int:
     parser.add_argument("--target", choices=TARGETS, default="graph")
     parser.add_argument("--family", action="append", choices=sorted(EVERYTHING))
     parser.add_argument("--file", nargs="+", default=[], metavar="FILE", help="these files, instead")
+    parser.add_argument("--layers", action="store_true", help="of the files: each operator by itself")
     parser.add_argument("--only", default="", help="cases with this text in their names")
     parser.add_argument("--mutations", type=int, default=0, metavar="COUNT")
     parser.add_argument("--verbose", action="store_true")
@@ -238,7 +253,8 @@ def main() -> int:
     if args.family:
         families = {name: EVERYTHING[name] for name in args.family}
     if args.file:
-        families = {"files": lambda: map(case_of_file, args.file)}
+        cases = map(case_of_file, args.file)
+        families = {"files": lambda: itertools.chain.from_iterable(map(layers, cases)) if args.layers else cases}
     for each in outcomes(families, args.target, args.only):
         found.append(each)
         if each.result in ("different", "refused") or (args.verbose and each.result in ("apart", "unjudged")):
@@ -252,6 +268,9 @@ def main() -> int:
     for why, count in Counter(each.reason for each in found if each.result == "apart").most_common():
         worst = max((each for each in found if each.reason == why and each.result == "apart"), key=lambda e: e.steps)
         print(f"  {count:4d}  {why}: up to {worst.steps:g} steps ({worst.case})")
+    if args.layers:
+        differing = sum(round(each.share * each.size) for each in found)
+        print(f"  {differing} of {sum(each.size for each in found):,} results differ")
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
             json.dump([{"target": args.target, **asdict(each)} for each in found], file, indent=1)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from weft.benchmarks.litert_suite import computed
+from weft.benchmarks.litert_suite import computed, tried
 from weft.benchmarks.zoo.litert_cases import FAMILIES, Case
+from weft.benchmarks.zoo.litert_layers import layers
 from weft.benchmarks.zoo.litert_models import interpreted
 from weft.benchmarks.zoo.litert_networks import NETWORKS, digits, hard_swishes, inception
 
@@ -16,6 +17,16 @@ from weft.benchmarks.zoo.litert_networks import NETWORKS, digits, hard_swishes, 
 def test_a_compiled_network_is_the_interpreters(network: Callable[[], Case]) -> None:
     case = network()
     np.testing.assert_array_equal(computed(case, "cpu")[0], interpreted(case.model, case.arrays)[0])
+
+
+def test_each_operator_of_a_network_is_the_interpreters() -> None:
+    """With the operands that it has in the interpreter's run: the last one's result is the network's."""
+    case = digits()
+    alone = list(layers(case))
+    assert [each.name.split()[0] for each in alone][::3] == ["CONV_2D", "AVERAGE_POOL_2D", "FULLY_CONNECTED"]
+    assert [tried("layers", each, "cpu").result for each in alone] == ["equal"] * 9
+    last = interpreted(alone[-1].model, alone[-1].arrays)[0]
+    np.testing.assert_array_equal(last, interpreted(case.model, case.arrays)[0])
 
 
 def test_means_on_the_core_are_rounded_away_from_zero() -> None:
