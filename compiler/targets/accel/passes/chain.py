@@ -296,8 +296,8 @@ class _Chainer(_Proposer):
 
     def _cut(self, path: Sequence[Call], cost: Callable[[Sequence[Call]], float]) -> list[Sequence[Call]]:
         """By ``cost`` of chains. Those that are measured on the way may be refused, or slower than was hoped."""
-        while unknown := [part for part in self._parts(path, cost) if _key(part) not in self._measured]:
-            self._measured |= {_key(part): self._decided(part) for part in unknown}
+        while unknown := {key: part for part in self._parts(path, cost) if (key := _key(part)) not in self._measured}:
+            self._measured |= {key: self._decided(part) for key, part in unknown.items()}
         return self._parts(path, cost)
 
     def _parts(self, path: Sequence[Call], cost: Callable[[Sequence[Call]], float]) -> list[Sequence[Call]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -188,9 +188,12 @@ MOVED = {(0, 1): -40, (2, 3): -40, (1, 2): -90, (1, 2, 3): -79}
 """Bytes beyond those of the layers apart."""
 
 
-def cut(monkeypatch: pytest.MonkeyPatch, costs: Costs) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+def cut(
+    monkeypatch: pytest.MonkeyPatch, costs: Costs, key: Callable[[Sequence[int]], object] = tuple
+) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
     """The parts of four layers in a row, each of which takes 100 cycles, and which parts were measured. ``costs``: of a
-    part, what the estimate hopes for, and what is measured; None where it is refused."""
+    part, what the estimate hopes for, and what is measured; None where it is refused. ``key``: of parts that are
+    compiled alike."""
     tried: list[tuple[int, ...]] = []
     tiling = ChainTiling(1, 1, 1, 1, "yxc", 1, 1, 1)
 
@@ -205,7 +208,7 @@ def cut(monkeypatch: pytest.MonkeyPatch, costs: Costs) -> tuple[list[tuple[int, 
         taken = chain.Taken(cycles or 0, 1000 + MOVED.get(tuple(part), 0))
         return "refused" if cycles is None else chain.Decision(tiling, "", taken, apart)
 
-    monkeypatch.setattr(chain, "_key", tuple)
+    monkeypatch.setattr(chain, "_key", key)
     monkeypatch.setattr(chain, "_windows", lambda part: 0)
     monkeypatch.setattr(chain._Chainer, "_apart", lambda self, node: 100.0)
     monkeypatch.setattr(chain._Chainer, "_candidates", candidates)
@@ -228,6 +231,13 @@ def test_a_row_is_cut_anew_where_a_chain_is_refused(monkeypatch: pytest.MonkeyPa
 def test_what_is_as_fast_as_hoped_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     costs: Costs = {(0, 1): (120, 420), (2, 3): (120, 420), (1, 2): (50, 350)}
     assert cut(monkeypatch, costs) == ([(0, 1), (2, 3)], [(0, 1), (2, 3)])
+
+
+def test_of_parts_that_are_compiled_alike_one_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs: Costs = {(0, 1): (120, 420), (2, 3): (120, 420)}
+    parts, tried = cut(monkeypatch, costs, lambda part: tuple(number % 2 for number in part))
+    assert parts == [(0, 1), (2, 3)]
+    assert len(tried) == 1
 
 
 def test_another_cut_that_moves_more_bytes_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
