@@ -353,6 +353,16 @@ MUTANTS = (
         ("tests/compiler/passes/test_emit_sums.py",),
     ),
     Mutant(
+        "whole-sums-are-rounded", "compiler/passes/emit_sums.py", "case lost",
+        "in_whole_parts(scales, peaks, offset, scale) if rounded else None", "None",
+        ("tests/compiler/passes/test_emit_sums.py",),
+    ),
+    Mutant(
+        "known-terms-lose-their-lower-half", "compiler/frontends/litert/fixed.py", "precision",
+        "for each in (high, known - high))", "for each in (high, high - high))",
+        ("tests/compiler/frontends/litert/test_sums.py",),
+    ),
+    Mutant(
         "normalised-groups-keep-their-axes", "compiler/passes/integer_rows.py", "wrong axis",
         "for place in parts[axis])\n        factor", "for place in parts[axis][:1])\n        factor",
         ("tests/compiler/passes/test_integer_rows.py",),
