@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 from .compiler.model import CompiledModel, CutModel, GpuCode, HostCode, HostProgram, OpenModel
 from .compiler.targets.errors import CompileError
 from .compiler.targets.registry import find_target
+from .compiler.targets.target import true_or_false
 from .imports import IMPORTS
 from .kept_models import Wish, compile_kept
 from .runtime.errors import ArtifactError, DeviceError
@@ -97,14 +98,16 @@ def compile(
         chosen["config"] = config
     if progress is not None and not callable(progress):
         raise CompileError(f"progress is {progress!r:.80}, but must be a function of a text")
+    wish = Wish(true_or_false("strict", strict), true_or_false("keep", keep))
     write = None
     if dump is not None:
         with IMPORTS:
             from .compiler.compile import folder_dump
 
         write = folder_dump(dump)
-    return compile_kept(model, target, chosen, shapes=shapes, passes=passes, wish=Wish(strict, keep),
-                        progress=progress or (lambda _: None), dump=write, cache=cache)  # fmt: skip
+    return compile_kept(model, target, chosen, shapes=shapes, passes=passes, wish=wish,
+                        progress=progress or (lambda _: None), dump=write,
+                        cache=true_or_false("cache", cache))  # fmt: skip
 
 
 @overload

@@ -1,4 +1,4 @@
-"""Whole numbers as users hand them in: NumPy's integers are as good as Python's, but are no `int`.
+"""Whole numbers and truth values as users hand them in: NumPy's are as good as Python's, but are no `int` or `bool`.
 
 They compare equal to an `int`, so nothing notices them at first; later they become text of another form, or reach code
 that asks what they are. So whatever takes counts and sizes from a user makes them Python's at its door.
@@ -20,6 +20,14 @@ def whole(value: object) -> int | None:
         return value.__index__()
     except TypeError:  # an array of NumPy has the method, but only one of a single integer has the number
         return None
+
+
+def truth(value: object) -> bool | None:
+    """Python's truth value for one of any kind; None for all else: a text such as "no" would count as true."""
+    if type(value) is bool:
+        return value
+    kind = type(value)
+    return bool(value) if kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_") else None
 
 
 def whole_tuple(values: object) -> tuple[int, ...] | None:

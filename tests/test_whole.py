@@ -17,7 +17,7 @@ from weft.compiler.targets.accel.target import AccelOptions
 from weft.compiler.targets.registry import find_target
 from weft.compiler.targets.target import target_options
 from weft.hw.config import TINY
-from weft.whole import whole, whole_tuple
+from weft.whole import truth, whole, whole_tuple
 
 KINDS = [np.int8, np.uint8, np.int32, np.int64, np.uint64]
 TYPE = g.TensorType((2, 3), "float32")
@@ -42,6 +42,17 @@ def test_all_else_is_not(value: object) -> None:
 @pytest.mark.parametrize("value", ["23", b"23", 23, None, 2.5])
 def test_what_holds_no_numbers_is_no_tuple(value: object) -> None:
     assert whole_tuple(value) is None
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_truth_values_of_numpy_are_as_good_as_pythons(value: bool) -> None:
+    assert truth(value) is value
+    assert truth(np.bool_(value)) is value
+
+
+@pytest.mark.parametrize("value", ["no", "", 0, 1, None, np.int8(1), np.array([True]), [], np.str_("False")])
+def test_all_else_is_no_truth_value(value: object) -> None:
+    assert truth(value) is None
 
 
 def scheduled(step: Callable[[t.Schedule, t.Var, t.Var], object]) -> object:

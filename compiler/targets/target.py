@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ...hw.config import CoreConfig
 from ...hw.dram_rate import DramRate
-from ...whole import whole
+from ...whole import truth, whole
 from ..model import CompiledModel, GpuCode, HostCode, HostProgram
 from ..scope import Scope
 from .errors import CompileError
@@ -104,6 +104,14 @@ class Target(Protocol):
         memory, and for a processor that the target has no code for."""
 
 
+def true_or_false(name: str, value: Any) -> bool:
+    """A truth value that a user chose; CompileError for anything else."""
+    chosen = truth(value)
+    if chosen is None:
+        raise CompileError(f"{name} is {value!r:.80}, but must be True or False")
+    return chosen
+
+
 def target_options(target: Target, options: Mapping[str, Any]) -> Any:
     """The options of ``target`` with these values; CompileError for one that it does not have."""
     names = [field.name for field in fields(target.options)]
@@ -118,4 +126,6 @@ def target_options(target: Target, options: Mapping[str, Any]) -> Any:
             if number is None:
                 raise CompileError(f"{each.name} is {chosen[each.name]!r:.80}, but must be a whole number")
             chosen[each.name] = number
+        if type(each.default) is bool and each.name in chosen:
+            chosen[each.name] = true_or_false(each.name, chosen[each.name])
     return target.options(**chosen)
