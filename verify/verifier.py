@@ -22,6 +22,7 @@ from ..hw.columns import instructions_of
 from ..hw.errors import InstructionError
 from ..hw.isa import Instruction
 from ..hw.programs import columns_of
+from ..whole import whole
 from .certificate import Alarm, Certificate, chance_of_error
 from .counterexample import with_counterexamples
 from .errors import NotProvedError, VerifyError
@@ -48,11 +49,14 @@ def verify(
     of error multiply.
     VerifyError for a model without programs or without its graph.
     """
-    if repeat < 1:
-        raise VerifyError(f"repeat is {repeat}, but must be at least 1")
-    chosen = fresh_seed() if seed is None else seed
+    times, chosen = whole(repeat), fresh_seed() if seed is None else whole(seed)
+    if times is None or times < 1:
+        raise VerifyError(f"repeat is {repeat!r:.80}, but must be a whole number of at least 1")
+    if chosen is None:
+        raise VerifyError(f"seed is {seed!r:.80}, but must be a whole number",
+                          hint='that of a printed certificate is int("SEED", 16)')  # fmt: skip
     module, names = _witness(model)
-    made = [_Verification(model, module, names, chosen + number).run(integer) for number in range(repeat)]
+    made = [_Verification(model, module, names, chosen + number).run(integer) for number in range(times)]
     worst = next((each for each in made if each.alarms), made[0])
     return replace(worst, error=prod(each.error for each in made), seed=chosen)
 

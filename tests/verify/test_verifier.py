@@ -334,6 +334,10 @@ def test_what_cannot_be_verified_says_why() -> None:
         verify(replace(made, witness=replace(witness, names=())))
     with pytest.raises(VerifyError, match="repeat is 0"):
         verify(made, repeat=0)
+    with pytest.raises(VerifyError, match="repeat is '2', but must be a whole number of at least 1"):
+        verify(made, repeat="2")  # type: ignore[arg-type]
+    with pytest.raises(VerifyError, match="seed is 'abc', but must be a whole number; hint: that of a printed"):
+        verify(made, seed="abc")  # type: ignore[arg-type]
     with pytest.raises(VerifyError, match="runs on a core"):
         verify(replace(made, core=None))
 
