@@ -36,6 +36,10 @@ def test_typed_options_are_those_of_the_targets_of_this_package() -> None:
             {"tf32": True},
             "target 'accel' has no option 'tf32'; hint: its options: config",
         ),
+        (
+            {"config": Path("core.json")},
+            "but must be a CoreConfig or the name of one; hint: known: .*, or the path of a",
+        ),
         ({"vthreads": 0}, "vthreads is 0, but must be at least 1"),
         ({"hiding": "all"}, "hiding is 'all', but must be one of none, vthreads, rings"),
         ({"vthreads": "2"}, "vthreads is '2', but must be a whole number"),

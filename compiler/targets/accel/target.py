@@ -48,7 +48,7 @@ class AccelOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.config, (str, CoreConfig)):
             raise CompileError(f"config is {self.config!r:.80}, but must be a CoreConfig or the name of one",
-                               hint=f"known: {', '.join(NAMED)}")  # fmt: skip
+                               hint=f"known: {', '.join(NAMED)}, or the path of a JSON file as a text")  # fmt: skip
         if not isinstance(self.dram, (str, DramRate)):
             raise CompileError(f"dram is {self.dram!r:.80}, but must be a DramRate or a text",
                                hint="bytes a cycle, or BYTES,LATENCY: 4 or 4,120")  # fmt: skip
