@@ -18,7 +18,6 @@ from ..operators.depthwise_mode import row_cycles, row_pitch
 from ..operators.lower import Kernel, Section
 from ..schedule.chain_schedule import innermost
 from ..schedule.tiling import ChainTiling, Problem, divides_epilogue, epilogues, matrix_bytes, sizes_worth_trying
-from .tile_costs import INSTRUCTION_OVERHEAD
 
 SPANS_KEPT = 3
 """Widths of tiles that are tried: the widest that fit; all, where the last layer has no products of channels, and wider
@@ -27,6 +26,9 @@ tiles fill the accumulator with what its windows read."""
 
 ROOMY = 0.8
 """Share of a scratchpad up to which buffers surely find room in one piece."""
+
+TURN_OVERHEAD = 24
+"""Cycles of the array that are lost where a layer of a chain takes its turn, tokens included."""
 
 SMALLEST_TILE = 1 / 64
 """Share of the picture below which tiles are not in the space of a chain: each has instructions of its own."""
@@ -244,7 +246,7 @@ def chain_estimate(problem: Problem, tiling: ChainTiling) -> float | None:
     tiles = len(first.rows.made) * len(first.columns.made) * problem.output[0]
     instructions = tiles * sum(_turns(layer, tiling, problem) for layer in layers)
     matrix, vector, traffic = _work_of(problem, tiling, layers, tiles)
-    matrix += INSTRUCTION_OVERHEAD * instructions
+    matrix += TURN_OVERHEAD * instructions
     loading = first.read * first.read_groups * Scratchpad.INP.dram_bytes(config) / problem.bytes_per_cycle
     waiting, weights = 0.0, first.kept_matrices
     if not tiling.ahead and used[Memory.INP] + _held(first, tiling) > config.inp_depth:

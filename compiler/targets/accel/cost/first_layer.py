@@ -26,7 +26,7 @@ MOST_CHANNEL_GROUPS = 32
 MOST_PORTIONS = 8
 """Portions that a tile is cut into. More would fill the queues and the token counters."""
 
-CUT_PENALTY = 0.02
+CUT_PENALTY = 0.01
 """Share of the cost that a cut adds: products that go on with an accumulator read it, and vector work waits."""
 
 TILES_AT_ONCE = 3
