@@ -26,7 +26,7 @@ NEED_THE_MODEL = {
     if any(part in answer for part in ("input 'image'", "its inputs: ", "but examples for", "its outputs: "))
     or words in ("compile text.onnx", "shapes text.onnx", "evaluate digits.onnx three.npy --labels two.npy")
     or words in ("compile cut.onnx", "compile empty.onnx", "compile m.pt", "compile m.safetensors", "run picture.png")
-    or words == "run digits.onnx --shape N=1"
+    or words in ("run digits.onnx --shape N=1", "run digits.onnx -i flat.npy", "run digits.onnx -i last.npy")
     or words == "compile digits.onnx --pass none"  # it takes the passes to know which there are
 }  # fmt: skip
 """Mistakes that only who has read the model can see."""

@@ -322,7 +322,8 @@ MUTANTS = (
     ),
     _fault(
         "accesses-without-their-last-unit", "stream/stream.py", "off by one",
-        "return self.start + 1 + sum(", "return self.start + sum(",
+        "return self.start + offsets_of(self.extents, self.strides)[1]",
+        "return self.start + offsets_of(self.extents, self.strides)[1] - 1",
         "stream/test_conflicts.py",
     ),
     _fault(
@@ -333,7 +334,7 @@ MUTANTS = (
     ),
     _fault(
         "writes-taken-for-reads", "stream/accesses.py", "forgotten part",
-        "written.append(bool(writes))", "written.append(False)",
+        "(places & 1).astype(np.bool_)", "(places & 0).astype(np.bool_)",
         "stream/test_conflicts.py",
     ),
     _fault(

@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "early-over-what-was-read-in-another-part", "compiler/targets/accel/stream/conflicts.py",
         "missing hazard check",
-        "for column in rows.T[1:]:\n            yield", "for column in ():\n            yield",
+        "for column in rows_of.T[1:]:\n            yield", "for column in ():\n            yield",
         ("tests/compiler/targets/accel/stream/test_conflicts.py",),
     ),
     Mutant(
