@@ -159,7 +159,8 @@ def test_the_linker_does_not_compile_a_chain_again(monkeypatch: pytest.MonkeyPat
 
 
 def test_no_candidate_is_compiled_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of seven layers some become chains, others are measured apart and stay alone."""
+    """Of seven layers some become chains, others are measured apart and stay alone. A depthwise layer that several
+    candidates have is lowered in its forms for each; that it is scheduled once is the cache's, which is off here."""
     wide = LayerCase("dense", 16)
     layers = (wide, LAYERS[1], LayerCase("dense", 8, (3, 3)), wide, replace(LAYERS[1], strides=(2, 2)), wide, LAYERS[2])
     found = Compilations(monkeypatch)
@@ -167,7 +168,7 @@ def test_no_candidate_is_compiled_twice(monkeypatch: pytest.MonkeyPatch) -> None
     kinds = [layer.kind for layer in compiled(module).layers]
     assert "chain" in kinds
     assert found.counts.total() > 2 * len(kinds)
-    assert set(found.counts.values()) == {1}
+    assert {count for (_, tiling), count in found.counts.items() if tiling.startswith("ChainTiling")} == {1}
 
 
 def of_stages(*stages: str) -> Iterator[Pass]:
