@@ -12,6 +12,7 @@ from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.gpu.devices import NVIDIA
 from weft.compiler.targets.gpu.nvptx import joined
 from weft.compiler.targets.registry import find_target
+from weft.runtime.artifact import save
 from weft.runtime.errors import DeviceError
 from weft.runtime.gpu.cuda_driver import DRIVER_VARIABLE
 from weft.runtime.gpu.open import CUDA_VARIABLE
@@ -65,7 +66,7 @@ def test_kernels_of_several_texts_share_their_table() -> None:
 def test_an_artifact_runs_in_the_interpreter(tmp_path: object) -> None:
     model, _ = code(PRODUCT)
     path = f"{tmp_path}/product.weft"
-    weft.runtime.artifact.save(model, path)
+    save(model, path)
     values = values_for(PRODUCT)
     (found,) = weft.load(path, RUN_ON["cuda"]).run(values).values()
     np.testing.assert_allclose(found, values["a"] @ values["b"], rtol=1e-5, atol=1e-5)
