@@ -135,28 +135,35 @@ def integer_module(path: str, digest: str, batch: int, block: int, tables: bool 
 def packed(design: Design, network: Network) -> Module:
     """A network as the design's linker takes it, before chains are made."""
     options = AccelOptions(design.config, design.rate, vthreads=design.vthreads)
-    block = Blocks.of(design.config).product_block
-    tables = design.config.tables > 0
-    module = integer_module(network.path, network.digest, design.config.batch, block, tables)
+    block, tables = _integer_form(design)
     before = [each.name for each in integer_passes(block, tables=tables)]
     passes = find_target("accel").passes(options, quantised=True)[len(before) :]
     with collector_waits():
-        return PassManager(passes, ran=before).run(module)
+        return PassManager(passes, ran=before).run(_integers(design, network))
 
 
-def compiled(design: Design, network: Network, module: Module | None = None) -> CompiledModel:
-    """A network compiled for a design. ``module``: what :func:`packed` made of it, if that was called."""
+def _integer_form(design: Design) -> tuple[int, bool]:
+    return Blocks.of(design.config).product_block, design.config.tables > 0
+
+
+def _integers(design: Design, network: Network) -> Module:
+    block, tables = _integer_form(design)
+    return integer_module(network.path, network.digest, design.config.batch, block, tables)
+
+
+def compiled(design: Design, network: Network) -> CompiledModel:
+    """A network compiled for a design, as a user would: packed anew, since how depends on the memory that schedules are
+    made for, and the faster of two is taken."""
     job = Job(measure=program_cycles if design.chains else None)
     chosen = {"config": design.config, "dram": design.rate, "vthreads": design.vthreads}
-    model = compile_model(packed(design, network) if module is None else module, "accel", chosen, job=job)
+    model = compile_model(_integers(design, network), "accel", chosen, job=job)
     assert isinstance(model, CompiledModel)  # the accelerator takes no open sizes
     return model
 
 
 def measure(design: Design, network: Network) -> Measure:
     """Compile a network for a design and time it. Raises what the compiler raises, a WeftError where it refuses."""
-    module = packed(design, network)
-    model, host = compiled(design, network, module), host_work(module)
+    model, host = compiled(design, network), host_work(packed(design, network))
     dram = DramModel(latency=design.rate.latency, bytes_per_cycle=design.rate.bytes_per_cycle)
     runs = predict_runs(model, dram)
     found = profile(model, runs, "model", dram)
