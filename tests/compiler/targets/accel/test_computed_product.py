@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -83,6 +84,14 @@ def _source(name: str) -> str:
     return MATRICES.format(x=x, y=y, za=za, zb=zb, product=product, scale=0.05)
 
 
+@pytest.fixture(params=["channels", "sums"])
+def _zero_points(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where zero points are: in channels of the product, or, as those of large ones, in sums of the host."""
+    if request.param == "sums":
+        monkeypatch.setattr(import_module("weft.compiler.integers.computed_product"), "SUMS", -1)
+
+
+@pytest.mark.usefixtures("_zero_points")
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_has_it_on_the_core_and_every_integer_is_that_of_the_graph(name: str) -> None:
     module, accel = parse(_source(name)), find_target("accel")
@@ -116,6 +125,19 @@ def test_a_core_that_fills_no_matrices_copies_their_channels() -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
+def test_the_zero_points_of_a_large_product_are_sums_of_the_host() -> None:
+    """On the array they would take 84,672 cycles beyond the 28,224 of the product itself."""
+
+    def host_layers(rows: int) -> list[str]:
+        types = {"x": f"int8[1, {rows}, 64]", "y": f"int8[1, 64, {rows}]"}
+        text = MATRICES.format(**types, za="int8(-128)", zb="int8(9)", product="nn.matmul(%a, %b)", scale=0.5)
+        return [layer.reason for layer in weft.compile(parse(text), "pynq").layers if layer.device != "core"]
+
+    assert any("sums one operand" in reason for reason in host_layers(336))
+    assert not any("sums one operand" in reason for reason in host_layers(112))
+
+
+@pytest.mark.usefixtures("_zero_points")
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_proved(name: str) -> None:
     module = parse(_source(name))
