@@ -18,6 +18,7 @@ from ..compiler.model import CompiledModel
 from ..compiler.passes.manager import PassManager
 from ..compiler.passes.pipeline import integer_passes
 from ..compiler.targets.accel.link.tuned import machine_texts
+from ..compiler.targets.accel.named_memory import is_usual
 from ..compiler.targets.accel.operators.packed_layout import Blocks
 from ..compiler.targets.accel.passes.chain import chain
 from ..compiler.targets.accel.target import AccelOptions
@@ -151,19 +152,22 @@ def _integers(design: Design, network: Network) -> Module:
     return integer_module(network.path, network.digest, design.config.batch, block, tables)
 
 
-def compiled(design: Design, network: Network) -> CompiledModel:
-    """A network compiled for a design, as a user would: packed anew, since how depends on the memory that schedules are
-    made for, and the faster of two is taken."""
+def compiled(design: Design, network: Network, module: Module | None = None) -> CompiledModel:
+    """A network compiled for a design, as a user would. ``module``: what :func:`packed` made of it, if that was called.
+    It serves the usual memory; for another the faster of two compilations is taken, each packed for its own."""
+    if module is None or not is_usual(design.config, design.rate):
+        module = _integers(design, network)
     job = Job(measure=program_cycles if design.chains else None)
     chosen = {"config": design.config, "dram": design.rate, "vthreads": design.vthreads}
-    model = compile_model(_integers(design, network), "accel", chosen, job=job)
+    model = compile_model(module, "accel", chosen, job=job)
     assert isinstance(model, CompiledModel)  # the accelerator takes no open sizes
     return model
 
 
 def measure(design: Design, network: Network) -> Measure:
     """Compile a network for a design and time it. Raises what the compiler raises, a WeftError where it refuses."""
-    model, host = compiled(design, network), host_work(packed(design, network))
+    module = packed(design, network)
+    model, host = compiled(design, network, module), host_work(module)
     dram = DramModel(latency=design.rate.latency, bytes_per_cycle=design.rate.bytes_per_cycle)
     runs = predict_runs(model, dram)
     found = profile(model, runs, "model", dram)

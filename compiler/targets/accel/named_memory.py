@@ -21,12 +21,10 @@ Compile = Callable[[DramRate, Dump | None], CompiledModel]
 def faster_in(core: CoreConfig, rate: DramRate, job: Job, compiled_for: Compile) -> CompiledModel:
     """The faster of two compilations where memory is as ``rate`` says: for it, and for the usual memory. The latter is
     not taken if it leaves more to the host."""
-    usual = DramRate.of(core)
-    alike = rate.latency == usual.latency and rate.for_bus(core) == usual.for_bus(core)
-    if job.measure is None or alike:
+    if job.measure is None or is_usual(core, rate):
         return compiled_for(rate, job.dump)
     own, texts = _dumped(compiled_for, rate, job)
-    other, other_texts = _dumped(compiled_for, usual, job)
+    other, other_texts = _dumped(compiled_for, DramRate.of(core), job)
     if _host_steps(other) <= _host_steps(own) and _cycles(other, rate, job.measure) < _cycles(own, rate, job.measure):
         told = {"dram_latency": rate.latency, "dram_bytes_per_cycle": rate.bytes_per_cycle}
         own, texts = replace(other, statistics={**other.statistics, **told}), other_texts
@@ -34,6 +32,12 @@ def faster_in(core: CoreConfig, rate: DramRate, job: Job, compiled_for: Compile)
         if job.dump is not None:
             job.dump(name, text)
     return own
+
+
+def is_usual(core: CoreConfig, rate: DramRate) -> bool:
+    """Whether memory is as schedules have it that are made for none by name."""
+    usual = DramRate.of(core)
+    return rate.latency == usual.latency and rate.for_bus(core) == usual.for_bus(core)
 
 
 def _dumped(compiled_for: Compile, rate: DramRate, job: Job) -> tuple[CompiledModel, list[tuple[str, str]]]:
