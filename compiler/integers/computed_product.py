@@ -27,8 +27,7 @@ def computed_product(a: Integers, b: Integers, block: int, span: Span) -> Mapped
     """
     *lead, rows, depth = a.shape
     columns, images = b.shape[-1], math.prod(lead)
-    rank, inner = len(a.shape), Span(span.nodes)
-    turn = (*range(rank - 2), rank - 1, rank - 2)
+    inner = Span(span.nodes)
     waves = images * rows * -(-depth // block) * -(-columns // block)
     more = sum(-(-abs(zero) // 127) for zero in (a.zero_point, b.zero_point))  # times the channels, as bytes bring them
     make = _with_zero_points if waves * more <= SUMS else _with_sums
@@ -40,13 +39,13 @@ def computed_product(a: Integers, b: Integers, block: int, span: Span) -> Mapped
     shape = (*lead, columns, rows)
 
     def apply(q: Expr) -> Expr:
-        return call("transpose", call("reshape", q, shape=shape, span=inner), perm=turn, span=span)
+        return _turned(call("reshape", q, shape=shape, span=inner), span)
 
     def move(array: Array) -> Array:
-        return np.ascontiguousarray(array.reshape(shape).transpose(turn))
+        return np.ascontiguousarray(array.reshape(shape).swapaxes(-1, -2))
 
     def undo(q: Expr) -> Expr:
-        return call("reshape", call("transpose", q, perm=turn, span=inner), shape=result.shape, span=inner)
+        return call("reshape", _turned(q, inner), shape=result.shape, span=inner)
 
     return Mapped(result, apply, (*lead, rows, columns), move=move, undo=undo)
 
@@ -61,7 +60,7 @@ def _with_zero_points(a: Integers, b: Integers, block: int, span: Span) -> tuple
     x = _filled(a.q, rank - 1, block, a.zero_point, inner)
     w = _filled(_filled(b.q, rank - 2, block, b.zero_point, inner), rank - 1, block, b.zero_point, inner)
     zero_points = (a.zero_point, b.zero_point)
-    operands = _images(x, inner, turned=True), _images(w, inner)
+    operands = _images(_turned(x, inner), inner), _images(w, inner)
     return call("product", *operands, depth=a.shape[-1], outputs=columns, zero_points=zero_points, span=span), 0
 
 
@@ -72,7 +71,7 @@ def _with_sums(a: Integers, b: Integers, block: int, span: Span) -> tuple[Expr, 
     zero point: these the host computes, and the accumulator takes them as digits of 8 bits, one number a column or row.
     """
     inner, columns, depth = Span(span.nodes), b.shape[-1], a.shape[-1]
-    x, w = _images(a.q, inner, turned=True), _images(b.q, inner)
+    x, w = _images(_turned(a.q, inner), inner), _images(b.q, inner)
     filled_w = _filled(_filled(w, 2, block, 0, inner), 1, block, 0, inner)
     accumulator: Expr = call(
         "product", _filled(x, 1, block, 0, inner), filled_w, depth=depth, outputs=columns, span=span
@@ -88,11 +87,14 @@ def _with_sums(a: Integers, b: Integers, block: int, span: Span) -> tuple[Expr, 
     return accumulator, depth * a.zero_point * b.zero_point
 
 
-def _images(x: Expr, span: Span, *, turned: bool = False) -> Expr:
-    """Matrices (..., K, N) as images of K channels, (-1, K, N, 1); ``turned``: they are (..., N, K)."""
-    if turned:
-        rank = len(x.shape)
-        x = call("transpose", x, perm=(*range(rank - 2), rank - 1, rank - 2), span=span)
+def _turned(x: Expr, span: Span) -> Expr:
+    """Matrices with rows for columns."""
+    rank = len(x.shape)
+    return call("transpose", x, perm=(*range(rank - 2), rank - 1, rank - 2), span=span)
+
+
+def _images(x: Expr, span: Span) -> Expr:
+    """Matrices (..., K, N) as images of K channels, (-1, K, N, 1)."""
     *lead, channels, pixels = x.shape
     return call("reshape", x, shape=(math.prod(lead), channels, pixels, 1), span=span)
 
