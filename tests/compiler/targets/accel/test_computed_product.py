@@ -64,6 +64,9 @@ CASES = {
         "int8[2, 3, 20, 17]", "int8[2, 3, 17, 16]", ("int8(-128)", "int8(0)"), "nn.matmul(%a, %b)",
     ),
     "both": ("int8[5, 7]", "int8[7, 3]", ("int8(-128)", "int8(-128)"), "nn.matmul(%a, %b)"),
+    "both, where channels are filled up": (
+        "int8[2, 20, 17]", "int8[2, 17, 18]", ("int8(40)", "int8(-60)"), "nn.matmul(%a, %b)",
+    ),
     "unsigned": ("uint8[1, 5, 7]", "uint8[1, 7, 3]", ("uint8(0)", "uint8(255)"), "nn.matmul(%a, %b)"),
     "of whole matrices": ("int8[2, 32, 48]", "int8[2, 48, 32]", ("int8(-128)", "int8(9)"), "nn.matmul(%a, %b)"),
     "of whole matrices, the largest": (
