@@ -26,7 +26,7 @@ import weft
 from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.model import CompiledModel
 from weft.examples.models.build import build
-from weft.hw.config import PYNQ, TINY, CoreConfig
+from weft.hw.config import PYNQ, CoreConfig
 from weft.hw.interconnect import Arbiter
 from weft.hw.synthesis import Target, synthesise_verilog
 from weft.hw.system_config import SystemConfig
@@ -36,7 +36,7 @@ from weft.runtime.inputs import read_inputs
 from weft.runtime.profile_system import timed_rounds
 from weft.sim import system_rtl
 from weft.sim.dram import DramModel
-from weft.sim.fuzz_system import compare_system, memory_bytes, random_system_case
+from weft.sim.fuzz_system import compare_kind, memory_bytes, random_system
 from weft.sim.system_fsim import FunctionalSystem
 from weft.sim.system_rtl import RtlSystem
 from weft.sim.system_timing import predict_system
@@ -67,16 +67,6 @@ PORTS = ("own", "shared", "shared reads")
 
 TOLERANCE = 0.02
 """By which a throughput may be below its target, which is rounded."""
-
-NARROW = replace(TINY, name="narrow", acc_banks=1, queue_depth=2, token_depth=1, read_outstanding=1,
-                 write_outstanding=1, burst_beats=8)  # fmt: skip
-RANDOM_SYSTEMS = {
-    "2 alike": SystemConfig(cores=(TINY, TINY)),
-    "2 unlike and 1 apart": SystemConfig(cores=(TINY, NARROW, TINY), ports=(0, 0, 1)),
-    "4 alike": SystemConfig(cores=(TINY,) * 4),
-    "3 that share reads, 1 unlike": SystemConfig(cores=(TINY, TINY, NARROW), shared_reads=True),
-    "4 that share reads": SystemConfig(cores=(TINY,) * 4, shared_reads=True),
-}
 
 
 @dataclass(frozen=True)
@@ -142,18 +132,20 @@ def rtl_equals(model: CompiledModel, count: int, ports: str, quick: bool) -> str
     return "" if cycles[0] == cycles[1] else f"the model says {cycles[0]} cycles, the RTL {cycles[1]}"
 
 
-def campaign(programs: int) -> Iterator[Record]:
-    """Random programs on each of the random systems, in Verilator: how many, and how many differ."""
-    share = -(-programs // len(RANDOM_SYSTEMS))
-    for name, system in RANDOM_SYSTEMS.items():
-        size = memory_bytes(len(system.cores))
+def campaign(programs: int, systems: int) -> Iterator[Record]:
+    """Random programs on random systems, in Verilator: how many, and how many differ."""
+    share = -(-programs // systems)
+    for number in range(systems):
+        system = random_system(number)
+        size, cores = memory_bytes(len(system.cores)), ", ".join(core.name for core in system.cores)
+        name = f"{cores}; ports {', '.join(map(str, system.ports))}{'; shared reads' if system.shared_reads else ''}"
         rtl, functional = (
             RtlSystem(system, size, quick=True, progress=lambda text: print(text, file=sys.stderr)),
             FunctionalSystem(system, size),
         )
         different = 0
         for seed in range(share):
-            if difference := compare_system(random_system_case(system, seed), functional, rtl):
+            if difference := compare_kind(system, seed, functional, rtl):
                 different += 1
                 print(f"{name}, seed {seed}: {difference}", file=sys.stderr)
         yield Record(name, "random programs", "runs", share)
@@ -193,6 +185,7 @@ def main() -> int:
     parser.add_argument("--rtl", action="store_true", help="also in Verilator, on the most cores and one port")
     parser.add_argument("--quick", action="store_true", help="RTL that builds faster and runs slower")
     parser.add_argument("--programs", type=int, default=0, help="random programs, in Verilator")
+    parser.add_argument("--systems", type=int, default=8, help="random systems that share those programs")
     parser.add_argument("--area", action="store_true", help="synthesise the arbiters")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -209,7 +202,7 @@ def main() -> int:
         where = f"{row.count} x {row.core}, {row.ports}"
         records.append(Record(where, row.network, "cycles", row.cycles))
         records.append(Record(where, row.network, "throughput", round(row.throughput, 3), row.target))
-    records += campaign(arguments.programs) if arguments.programs else []
+    records += campaign(arguments.programs, max(1, arguments.systems)) if arguments.programs else []
     records += areas([count for count in arguments.cores if count > 1]) if arguments.area else []
     print_table(
         f"Throughput by items, latency {MEMORY.latency}, {MEMORY.bytes_per_cycle} bytes a cycle and port",

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..hw.axi import PAGE_BYTES
-from ..hw.isa import Engine, Instruction
+from ..hw.config import TINY, CoreConfig
+from ..hw.isa import Engine, Fault, Instruction
 from ..hw.programs import Code, assemble, moved
-from ..hw.system_config import SystemConfig
-from .dram import DramModel
+from ..hw.system_config import MOST_CORES, SystemConfig
+from .dram import BusErrors, DramModel
+from .dram_kinds import DRAM_KINDS, BankedDram
 from .fuzz import MEMORY_BYTES, Case, random_case, seeded
 from .system_fsim import FunctionalSystem
 from .system_rtl import RtlSystem
@@ -24,6 +26,13 @@ SEEDS_APART = 1_000_003
 
 LATEST_START = 60
 """Cycles by which starts differ at most, where they differ."""
+
+NARROW = replace(TINY, name="narrow", acc_banks=1, queue_depth=2, token_depth=1, read_outstanding=1,
+                 write_outstanding=1, burst_beats=8)  # fmt: skip
+"""A small core that meets its own limits early."""
+
+CLOCKS = (33, 100, 125, 200, 333)
+"""Of cores beside a DRAM with banks, in MHz."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,25 @@ def random_system_case(config: SystemConfig, seed: int, *, most_instructions: in
     return SystemCase(cases, tuple(int(start) for start in starts), dram, seed, kind > 1, shared)
 
 
+def banked(dram: DramModel, seed: int) -> DramModel:
+    """The memory with banks of some kind, beside a core of some clock."""
+    draw = seeded(seed)
+    kind = list(DRAM_KINDS.values())[draw(0, len(DRAM_KINDS) - 1)]
+    banks = BankedDram(kind, CLOCKS[draw(0, len(CLOCKS) - 1)])
+    return replace(dram, jitter=0, reorder=False, banks=banks, latency=banks.lone_cycles + draw(0, 60))
+
+
+def random_system(seed: int) -> SystemConfig:
+    """A system of small cores: as many as the seed says, from one to the most and again, in any order on any ports."""
+    rng, count = np.random.default_rng(seed), 1 + seed % MOST_CORES
+    kinds: list[CoreConfig] = [TINY] * 2 if rng.random() < 0.3 else [TINY, NARROW]
+    cores = tuple(kinds[int(rng.integers(2))] for _ in range(count))
+    ports = int(rng.integers(1, count // 2 + 2))
+    of = rng.permutation([*range(ports), *rng.integers(0, ports, count - ports)])
+    shares = ports < count and bool(rng.integers(2))
+    return SystemConfig(name=f"random-{seed}", cores=cores, ports=tuple(int(each) for each in of), shared_reads=shares)
+
+
 def fill(case: SystemCase, simulator: FunctionalSystem | RtlSystem) -> list[CoreProgram]:
     """Put data and programs into a simulator's memory; returns the programs to run."""
     rng = np.random.default_rng(case.data_seed)
@@ -120,6 +148,33 @@ def compare_system(case: SystemCase, functional: FunctionalSystem, rtl: RtlSyste
         byte = int(wrong[0])
         return f"byte {byte:#x} is {functional.dram[byte]} and {rtl.dram[byte]}; {len(wrong)} bytes differ"
     return _time_differs(predicted(case, rtl.config, got), got)
+
+
+def compare_with_fault(case: SystemCase, core: int, functional: FunctionalSystem, rtl: RtlSystem) -> str:
+    """The first difference where one core cannot read its program: it alone faults, and all end with their bytes.
+
+    Simulators as for :func:`compare_system`: the core does nothing on either side.
+    """
+    code, own = case.programs()[core]
+    first = own.window_start + own.offset
+    rtl.set_dram(replace(case.dram, errors=BusErrors(first, first + len(code), writes=False)))
+    functional.run([None if number == core else each for number, each in enumerate(fill(case, functional))])
+    got = rtl.run(fill(case, rtl), shared=case.shared)
+    causes = {number: each.fault.cause for number, each in got.faults.items() if each.fault is not None}
+    if causes != {core: Fault.BUS_READ}:
+        return f"core {core} cannot read its program, but the faults are {causes}"
+    wrong = np.flatnonzero(functional.dram != rtl.dram)
+    return f"byte {int(wrong[0]):#x} differs beside the fault of core {core}" if len(wrong) else ""
+
+
+def compare_kind(config: SystemConfig, seed: int, functional: FunctionalSystem, rtl: RtlSystem) -> str:
+    """The first difference of a seed's programs. Four seeds of eight have a DRAM with banks, every fifth a fault."""
+    case = random_system_case(config, seed)
+    if seed // 4 % 2:
+        case = replace(case, dram=banked(case.dram, seed))
+    if seed % 5 == 4 and len(config.cores) > 1:
+        return compare_with_fault(case, seed % len(config.cores), functional, rtl)
+    return compare_system(case, functional, rtl)
 
 
 def predicted(case: SystemCase, config: SystemConfig, got: SystemResult) -> SystemResult:

@@ -19,15 +19,13 @@ from weft.sim.dram_rules import MOST_POSTPONED, STANDARDS, broken_rules
 from weft.sim.dram_stream import serve
 from weft.sim.errors import SimulationError
 from weft.sim.fuzz import MEMORY_BYTES, Case, random_case, seeded
-from weft.sim.fuzz_system import SystemCase, compare_system, memory_bytes, random_system_case, timed
+from weft.sim.fuzz_system import NARROW, SystemCase, banked, compare_system, memory_bytes, random_system_case, timed
 from weft.sim.rtl import RtlSimulator
 from weft.sim.system_fsim import FunctionalSystem
 from weft.sim.system_rtl import RtlSystem
 from weft.sim.system_timing import predict_system
 from weft.sim.timing import predict, predict_details
 
-NARROW = replace(TINY, name="narrow", acc_banks=1, queue_depth=2, token_depth=1, read_outstanding=1,
-                 write_outstanding=1, burst_beats=8)  # fmt: skip
 MIXED = SystemConfig(name="mixed", cores=(TINY, NARROW, TINY), ports=(0, 0, 1))
 """Two unlike cores behind an arbiter, and one with a port of its own."""
 
@@ -36,13 +34,9 @@ STALE = "sim/harness_memory.h and sim/timing_memory.h no longer ask sim/dram_ban
 BUS_BYTES = 8
 
 
-def banked(case: Case, seed: int) -> Case:
-    """The case with a DRAM of some kind, beside a core of some clock."""
-    draw = seeded(seed)
-    kind = list(DRAM_KINDS.values())[draw(0, len(DRAM_KINDS) - 1)]
-    banks = BankedDram(kind, (33, 100, 125, 200, 333)[draw(0, 4)])
-    latency = banks.lone_cycles + draw(0, 60)
-    return replace(case, dram=replace(case.dram, jitter=0, reorder=False, banks=banks, latency=latency))
+def with_banks(case: Case, seed: int) -> Case:
+    """The case on a DRAM of some kind, beside a core of some clock."""
+    return replace(case, dram=banked(case.dram, seed))
 
 
 def stream(seed: int, count: int = 400) -> npt.NDArray[np.void]:
@@ -84,7 +78,7 @@ def rtl() -> RtlSimulator:
 def test_the_rtl_takes_the_cycles_of_the_model_on_all_kinds(rtl: RtlSimulator) -> None:
     kinds, refreshes, conflicts = set(), 0, 0
     for seed in range(60):
-        case = banked(random_case(TINY, seeded(seed)), seed)
+        case = with_banks(random_case(TINY, seeded(seed)), seed)
         code = assemble(TINY, case.instructions)
         start = case.window_start + case.program_offset
         rtl.dram[start : start + len(code)] = code
@@ -106,7 +100,7 @@ def test_the_rtl_takes_the_cycles_of_the_model_on_all_kinds(rtl: RtlSimulator) -
 def system_case(system: SystemConfig, seed: int) -> SystemCase:
     """The random case of a seed on a DRAM that all ports share."""
     case = random_system_case(system, seed)
-    return replace(case, dram=banked(case.cases[0], seed).dram)
+    return replace(case, dram=banked(case.dram, seed))
 
 
 def test_the_rtl_of_a_system_takes_the_cycles_of_the_model() -> None:
@@ -154,7 +148,7 @@ def test_what_the_model_of_a_system_skips_does_not_matter(system: SystemConfig) 
 
 def test_what_the_model_skips_does_not_matter() -> None:
     for seed in range(40):
-        case = banked(random_case(TINY, seeded(seed)), seed)
+        case = with_banks(random_case(TINY, seeded(seed)), seed)
         code = assemble(TINY, case.instructions)
         quick, slow = (
             predict_details(
@@ -169,7 +163,7 @@ def test_what_the_model_skips_does_not_matter() -> None:
 
 def test_commands_of_programs_keep_the_rules() -> None:
     for seed in range(40):
-        case = banked(random_case(TINY, seeded(seed)), seed)
+        case = with_banks(random_case(TINY, seeded(seed)), seed)
         code = assemble(TINY, case.instructions)
         run = predict(TINY, code, case.dram, offset=case.program_offset, window_start=case.window_start, trace=True)
         assert case.dram.banks is not None

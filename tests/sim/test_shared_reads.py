@@ -13,7 +13,7 @@ from weft.hw.register_windows import GROUP_WINDOW, SHARED_START, SHARED_STOP
 from weft.hw.system_config import SystemConfig
 from weft.sim.dram import BusErrors, DramModel
 from weft.sim.errors import SimulationError
-from weft.sim.fuzz_system import compare_system, fill, memory_bytes, random_system_case, timed
+from weft.sim.fuzz_system import NARROW, compare_system, fill, memory_bytes, random_system_case, timed
 from weft.sim.rtl import BASE_ADDRESS
 from weft.sim.system_fsim import FunctionalSystem
 from weft.sim.system_rtl import RtlSystem
@@ -22,7 +22,7 @@ from weft.sim.system_timing import predict_system
 from weft.sim.timing_ports import TimedProgram
 
 from .programs import parse
-from .test_system import MIXED, NARROW
+from .test_system import MIXED
 
 SHARING = SystemConfig(name="sharing", cores=(TINY, TINY, NARROW), shared_reads=True)
 """Two alike cores and one that is not, on one port."""

@@ -17,7 +17,16 @@ from weft.sim.dram import BusErrors, DramModel
 from weft.sim.errors import SharedBytesError, SimulationError
 from weft.sim.footprint import Intervals
 from weft.sim.fuzz import MEMORY_BYTES
-from weft.sim.fuzz_system import compare_system, fill, memory_bytes, predicted, random_system_case
+from weft.sim.fuzz_system import (
+    NARROW,
+    compare_kind,
+    compare_system,
+    fill,
+    memory_bytes,
+    predicted,
+    random_system,
+    random_system_case,
+)
 from weft.sim.system_fsim import FunctionalSystem
 from weft.sim.system_rtl import RtlSystem
 from weft.sim.system_run import CoreProgram, SystemResult
@@ -27,16 +36,6 @@ from weft.sim.timing_ports import TimedProgram
 
 from .programs import parse
 
-NARROW = replace(
-    TINY,
-    name="narrow",
-    acc_banks=1,
-    queue_depth=2,
-    token_depth=1,
-    read_outstanding=1,
-    write_outstanding=1,
-    burst_beats=8,
-)  # fmt: skip
 MIXED = SystemConfig(name="mixed", cores=(TINY, NARROW, TINY), ports=(0, 0, 1))
 """Two unlike cores behind an arbiter, and one with a port of its own."""
 
@@ -90,6 +89,31 @@ def test_random_programs_on_all_cores_are_equal_to_the_byte_and_to_the_cycle(
         assert together is not None
         waited += (together.cycles or 0) - (alone.cycles or 0)
     assert waited > 1000  # the cores do meet at the arbiter
+
+
+def test_random_programs_with_banks_and_faults_are_equal_too() -> None:
+    rtl, functional = RtlSystem(MIXED, memory_bytes(3), quick=True), FunctionalSystem(MIXED, memory_bytes(3))
+    for seed in range(1000, 1040):
+        assert not compare_kind(MIXED, seed, functional, rtl), f"seed {seed}; {STALE}"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(8))
+def test_random_systems(number: int) -> None:
+    """Of one to eight cores, alike and unlike, on any ports, with shared reads or without: 63 programs each."""
+    system = random_system(number)
+    size = memory_bytes(len(system.cores))
+    rtl, functional = RtlSystem(system, size, quick=True), FunctionalSystem(system, size)
+    for seed in range(63):
+        assert not compare_kind(system, seed, functional, rtl), f"{system.to_json()} seed {seed}; {STALE}"
+
+
+def test_random_systems_have_every_number_of_cores_and_their_ports() -> None:
+    systems = [random_system(number) for number in range(64)]
+    assert {len(each.cores) for each in systems} == set(range(1, 9))
+    assert {each.shared_reads for each in systems} == {False, True}
+    assert any(1 < each.port_count < len(each.cores) for each in systems)
+    assert any(len(set(each.cores)) == 2 for each in systems)
 
 
 def test_turns_begin_anew_where_nothing_is_under_way(rtl: RtlSystem) -> None:
