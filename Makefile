@@ -40,10 +40,7 @@ formal: $(DEV)
 mutation: $(DEV)
 	$(BIN)/python -m tests.mutation
 
-# mypy wants a folder that holds the package under its own name: build/typing/weft -> the repository's root.
 lint: $(DEV)
-	mkdir -p build/typing
-	ln -sfn ../.. build/typing/weft
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy

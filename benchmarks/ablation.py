@@ -28,11 +28,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.told import cycles_of, module_of
 from weft.compiler.targets import accel
 from weft.hw.config import load_config
 from weft.sim.dram import DramModel
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.told import cycles_of, module_of
 
 NETWORKS = (
     "resnet18", "resnet50", "mobilenet_v1", "mobilenet_v2", "resnet18:wide", "mobilenet_v2:wide", "resnet18:pynq:4",

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.synthesis import CORES
 from weft.boards.area import LutModel, MeasuredModules, bram36_of, dsp_of, measured_modules, modules_text
 from weft.hw.synthesis import Target, synthesise
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.synthesis import CORES
 
 FITTED = ("tiny", "8x8", "4x16", "16x8", "2x8x8", "8x32", "pynq, no depthwise mode", "pynq")
 WANTED = 0.05

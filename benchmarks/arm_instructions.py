@@ -28,20 +28,21 @@ from unittest.mock import patch
 
 import numpy as np
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.zoo.mixed_network import mixed_model
 from weft.compiler.targets.cpu.build import build_program
 from weft.compiler.targets.cpu.llvm import byte_products
 from weft.compiler.targets.cpu.processor import Processor, named_target
-from weft.examples.models.build import build
-from weft.tests.compiler.targets.cpu.cross import BOARDS, linked
-from weft.tests.compiler.targets.cpu.programs import compiled, program_of
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.zoo.mixed_network import mixed_model
+from examples.models.build import build
+from tests.compiler.targets.cpu.cross import BOARDS, linked
+from tests.compiler.targets.cpu.programs import compiled, program_of
 
 RATIO_ALLOWED = 0.35
 SIZE = 64
 """Of MobileNetV2's and the mixed network's images: all of a layer's loops run, in a minute."""
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 EXECUTED = re.compile(r"Trace \d+: \S+ \[\w+/(\w+)/")
 
 

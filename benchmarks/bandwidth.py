@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.networks import packed_module
-from weft.examples.models.build import build
 from weft.hw.config import CoreConfig, load_config
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.networks import packed_module
+from examples.models.build import build
 
 
 @dataclass(frozen=True)

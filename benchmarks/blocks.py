@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.zoo.block_networks import BLOCKS, block
-from weft.benchmarks.zoo.quantised_forms import Form, quantised
 from weft.compiler.model import CompiledModel, Layer
 from weft.hw.config import CoreConfig, load_config
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.zoo.block_networks import BLOCKS, block
+from benchmarks.zoo.quantised_forms import Form, quantised
 
 FORM = Form("QDQ", "QInt8", "QInt8", per_channel=True, pre_process=True)
 MOST_STEPS, LEAST_SHARE = 10, 0.8

@@ -18,17 +18,18 @@ from functools import cache
 from pathlib import Path
 
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.networks import packed_module
 from weft.boards.board import Board, all_boards
 from weft.boards.design import fitted_core, make_design
 from weft.boards.errors import BoardError
 from weft.boards.fit import Fit, fit, measured_cores
-from weft.examples.models.build import build
 from weft.hw.config import CoreConfig
 from weft.hw.synthesis_report import SHARE_LIMIT
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.networks import packed_module
+from examples.models.build import build
 
 NETWORKS = "resnet18,resnet50,mobilenet_v1,mobilenet_v2"
 MARK = "<!-- measured: everything below is written by benchmarks/board_cores.py -->\n"

@@ -22,7 +22,6 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from weft.benchmarks.common import Record, print_table, processor, write_json
 from weft.boards.board import find_board
 from weft.boards.design import make_design
 from weft.boards.device import PynqDevice
@@ -37,8 +36,10 @@ from weft.hw.isa import Finish
 from weft.hw.programs import assemble
 from weft.progress import progress
 
+from benchmarks.common import Record, print_table, processor, write_json
+
 BOARD = "pynq-z2"
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 COPY_BYTES = 16 << 20
 SMALL_BYTES = 64
 CLOCK_MHZ = 100.0

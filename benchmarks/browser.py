@@ -17,13 +17,14 @@ from pathlib import Path
 import numpy as np
 import weft
 from common import Record, print_table, processor, write_json
-from weft.benchmarks.campaigns.in_browser import probed
 from weft.cli.view_live import hosts_in_page
 from weft.compiler.model import CompiledModel
-from weft.examples.models.build import build
 from weft.runtime.device import memory_of
 from weft.sim.timing import predict
 from weft.view.live import StepRecorder, live_model, live_page
+
+from benchmarks.campaigns.in_browser import probed
+from examples.models.build import build
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 

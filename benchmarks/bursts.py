@@ -19,11 +19,12 @@ from itertools import product
 from pathlib import Path
 
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.networks import memory, packed_module
-from weft.examples.models.build import ARCHITECTURES, build
 from weft.hw.config import CoreConfig, named_config
 from weft.runtime.profile_whatif import predict_runs
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.networks import memory, packed_module
+from examples.models.build import ARCHITECTURES, build
 
 MOST_ABOVE = 0.01
 """Share of the cycles that the shortest bursts may cost."""

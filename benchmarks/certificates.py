@@ -35,17 +35,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import weft
-from weft.benchmarks.campaigns.certificate_forms import FORMS, Case, all_cases, case_of
-from weft.benchmarks.campaigns.certificate_mutants import able, measure_mutants
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.accel.check import Range, check_program
 from weft.compiler.targets.errors import CompileError
-from weft.examples.models.build import ARCHITECTURES, build
 from weft.hw.programs import disassemble
-from weft.tests.verify.planted import plant, with_program
 from weft.verify import verify
 from weft.verify.counterexample import random_inputs, simulated
+
+from benchmarks.campaigns.certificate_forms import FORMS, Case, all_cases, case_of
+from benchmarks.campaigns.certificate_mutants import able, measure_mutants
+from benchmarks.common import Record, print_table, write_json
+from examples.models.build import ARCHITECTURES, build
+from tests.verify.planted import plant, with_program
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
 RUNS = 10

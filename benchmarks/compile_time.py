@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.benchmarks.common import Record, print_table, processor, write_json
+from benchmarks.common import Record, print_table, processor, write_json
 
 NETWORKS = ("resnet18", "resnet50", "mobilenet_v1", "mobilenet_v2")
 ACTIVATIONS = ("head_silu", "head_leaky_relu", "decode_step")
@@ -73,7 +73,7 @@ CPU_SECONDS_ALLOWED = {"cold": 10.0, "kept": 3.0}
 
 def cpu_main(names: Sequence[str], json_path: Path | None) -> int:
     """Compile and load for this machine's processor twice: with an empty cache, and again."""
-    from weft.benchmarks.zoo.peer_forms import subject  # needs onnxruntime
+    from benchmarks.zoo.peer_forms import subject  # needs onnxruntime
 
     records, rows, good = [], [], True
     for name in names:
@@ -123,7 +123,7 @@ GROWTH_ALLOWED = 1.1
 CHAIN_CHILD = """
 import sys, time
 import weft
-from weft.benchmarks.zoo.chains import chain
+from benchmarks.zoo.chains import chain
 target, kind, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 models = [chain(kind, each, quantised=target == "accel").SerializeToString() for each in (20, count)]
 for model in models:  # the first one loads what is loaded once
@@ -135,7 +135,7 @@ print(time.process_time() - started)
 
 def chains_main(counts: Sequence[int], target: str, json_path: Path | None) -> int:
     """Compile chains of so many nodes of each kind for a target."""
-    from weft.benchmarks.zoo.chains import KINDS
+    from benchmarks.zoo.chains import KINDS
 
     records, rows, good = [], [], True
     for kind in KINDS:
@@ -160,9 +160,9 @@ def chains_main(counts: Sequence[int], target: str, json_path: Path | None) -> i
 def measure(name: str, config: str, vthreads: int) -> Measured:
     """Compile in a new process; RuntimeError with what it said if it failed."""
     # Building and quantising the network is another process's memory, too.
-    find = "import sys; from weft.examples.models.build import build; print(build(sys.argv[1]))"
+    find = "import sys; from examples.models.build import build; print(build(sys.argv[1]))"
     if name in ACTIVATIONS:
-        find = ("import sys; from pathlib import Path; from weft.benchmarks.zoo.activation_networks import write; "
+        find = ("import sys; from pathlib import Path; from benchmarks.zoo.activation_networks import write; "
                 "print(write(sys.argv[1], Path(sys.argv[2])))")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         path = run(["-c", find, name, folder]).strip().splitlines()[-1]
@@ -205,7 +205,7 @@ def main() -> int:
         return chains_main(sorted(arguments.chains), arguments.target, arguments.json)
     networks: Sequence[str] = (*NETWORKS, *ACTIVATIONS)
     if arguments.target == "cpu":
-        from weft.benchmarks.zoo import peer_forms
+        from benchmarks.zoo import peer_forms
 
         networks = peer_forms.NETWORKS
     for name in arguments.names:

@@ -22,16 +22,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.networks import graph_layers, misplaced, packed_module
 from weft.compiler.model import CompiledModel
-from weft.examples.digits.data import split_digits
-from weft.examples.models.build import build
-from weft.examples.models.images import images
 from weft.hw.config import PYNQ, WIDE, CoreConfig
 from weft.hw.memories import SCRATCHPADS
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.networks import graph_layers, misplaced, packed_module
+from examples.digits.data import split_digits
+from examples.models.build import build
+from examples.models.images import images
 
 Array = npt.NDArray[Any]
 

@@ -18,8 +18,6 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.conv_sweep import draw
 from weft.compiler.graph import Attrs, Constant, Function, Module, Span, TensorType, Var, call, calls, evaluate
 from weft.compiler.model import CompiledModel
 from weft.compiler.operators.numerics import quantise_multiplier
@@ -29,6 +27,9 @@ from weft.hw.config import CoreConfig, named_config
 from weft.runtime.device import FsimDevice, RtlDevice
 from weft.sim.dram import DramModel
 from weft.sim.timing import predict
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.conv_sweep import draw
 
 COMPILE_SECONDS = 20.0
 """What a layer may take to compile."""

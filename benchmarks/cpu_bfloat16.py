@@ -24,9 +24,10 @@ import ml_dtypes
 import numpy as np
 import torch
 import weft
-from weft.benchmarks.common import print_table, processor
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Var, call
 from weft.compiler.targets.cpu.processor import Processor, host_target
+
+from benchmarks.common import print_table, processor
 
 SHAPES = (
     "64x64x64", "128x128x128", "256x256x256", "512x512x512", "1024x1024x1024", "100x201x300", "1x1024x1024",

@@ -16,7 +16,8 @@ from math import prod
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
-from weft.benchmarks.cpu_matmul import Measured, compared, report
+
+from benchmarks.cpu_matmul import Measured, compared, report
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import weft
-from weft.benchmarks.common import Record, print_table, processor, write_json
-from weft.benchmarks.zoo.peer_forms import NETWORKS, subject
 from weft.compiler.model import HostStep
 from weft.compiler.targets.cpu.processor import PRETENDED, PROCESSORS, executable_here
+
+from benchmarks.common import Record, print_table, processor, write_json
+from benchmarks.zoo.peer_forms import NETWORKS, subject
 
 CONVOLUTIONAL = ("resnet18", "mobilenet_v2", "squeezenet")
 RATIO_ALLOWED = 0.62

@@ -25,9 +25,10 @@ import onnx
 import onnxruntime
 import weft
 from onnx import helper, numpy_helper
-from weft.benchmarks.common import print_table, processor
 from weft.compiler.targets.cpu.processor import host_target
-from weft.examples.precise import fastest_session, precise_session
+
+from benchmarks.common import print_table, processor
+from examples.precise import fastest_session, precise_session
 
 SHAPES = (
     "64x64x64", "128x128x128", "256x256x256", "384x384x384", "512x512x512", "768x768x768", "1024x1024x1024",

@@ -42,11 +42,12 @@ import numpy as np
 import onnxruntime
 import openvino
 import weft
-from weft.benchmarks.campaigns.isolated import Broken, Isolated
-from weft.benchmarks.common import Record, print_table, processor, write_json
-from weft.benchmarks.zoo.peer_forms import EIGHT_BIT_FORMS, NETWORKS, TIMM, Subject, subject
 from weft.compiler.targets.cpu.processor import PRETENDED, host_target
-from weft.examples.precise import fastest_session, precise_session
+
+from benchmarks.campaigns.isolated import Broken, Isolated
+from benchmarks.common import Record, print_table, processor, write_json
+from benchmarks.zoo.peer_forms import EIGHT_BIT_FORMS, NETWORKS, TIMM, Subject, subject
+from examples.precise import fastest_session, precise_session
 
 ENGINES = ("weft", "onnxruntime", "openvino")
 PEERS = ENGINES[1:]
@@ -217,7 +218,7 @@ elif sys.argv[1] == "onnxruntime":
     import onnxruntime
 else:
     import openvino
-from weft.benchmarks.cpu_peers import runner
+from benchmarks.cpu_peers import runner
 inputs = dict(np.load(sys.argv[4]))
 started = time.perf_counter()
 run, _ = runner(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), inputs)

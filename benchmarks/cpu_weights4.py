@@ -26,9 +26,10 @@ import onnx
 import onnxruntime
 import weft
 from onnx import TensorProto, helper, numpy_helper
-from weft.benchmarks.common import Record, print_table, processor, write_json
 from weft.compiler.targets.cpu.processor import host_target
-from weft.examples.precise import fastest_session, precise_session
+
+from benchmarks.common import Record, print_table, processor, write_json
+from examples.precise import fastest_session, precise_session
 
 Array = np.ndarray[Any, Any]
 

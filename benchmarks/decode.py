@@ -18,12 +18,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.tokens import compiled_and_run, dense
-from weft.benchmarks.zoo.quantised_build import Net
-from weft.benchmarks.zoo.quantised_forms import Inputs
 from weft.hw.config import load_config
 from weft.sim.dram import DramModel
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.tokens import compiled_and_run, dense
+from benchmarks.zoo.quantised_build import Net
+from benchmarks.zoo.quantised_forms import Inputs
 
 WIDTH, HIDDEN, HEADS, SHARED, PAST = 256, 512, 4, 2, 63
 DEPTH = WIDTH // HEADS

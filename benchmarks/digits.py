@@ -22,16 +22,17 @@ import onnxruntime
 import weft
 from rich.console import Console
 from rich.progress import track
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Call, Expr, Function, Module, evaluate
 from weft.compiler.model import CompiledModel, Layer
 from weft.compiler.targets.accel.operators import packed_layout
 from weft.compiler.targets.accel.target import Accel, AccelOptions
-from weft.examples.digits.data import split_digits
-from weft.examples.precise import precise_session
 from weft.hw.config import named_config
+
+from benchmarks.common import Record, print_table, write_json
+from examples.digits.data import split_digits
+from examples.precise import precise_session
 
 Array = npt.NDArray[Any]
 

@@ -20,9 +20,7 @@ from itertools import islice
 from pathlib import Path
 
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.model import CompiledModel
-from weft.examples.models.build import build
 from weft.hw.config import PYNQ, TINY
 from weft.hw.system_config import SystemConfig
 from weft.runtime.artifact import load as load_artifact
@@ -37,6 +35,9 @@ from weft.sim.system_fsim import FunctionalSystem
 from weft.sim.system_rtl import RtlSystem
 from weft.sim.system_run import SystemResult
 from weft.sim.system_timing import predict_system
+
+from benchmarks.common import Record, print_table, write_json
+from examples.models.build import build
 
 FLAT = DramModel(latency=100, bytes_per_cycle=8)
 KINDS = ("ddr3-1066x16@100", "ddr3-1066x32@100", "ddr4-2400x64@200", "lpddr4-3200x32@200")

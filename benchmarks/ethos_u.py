@@ -25,14 +25,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.zoo import litert_networks as zoo
-from weft.benchmarks.zoo.litert_cases import Case
 from weft.compiler.model import CoreStep
 from weft.hw.config import CoreConfig, load_config
 from weft.hw.dram_rate import DramRate
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.zoo import litert_networks as zoo
+from benchmarks.zoo.litert_cases import Case
 
 TARGET = 1.2
 """How many times the cycles of the better Ethos-U each network should take there."""

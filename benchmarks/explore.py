@@ -17,13 +17,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.tune.database import Database
 from weft.explore.front import hypervolume
 from weft.explore.measure import Measure, Network, open_network
 from weft.explore.outcome import Outcome
 from weft.explore.space import Design, Space, load_space
 from weft.explore.study import Study, explore
+
+from benchmarks.common import Record, print_table, write_json
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
 SPACE = {

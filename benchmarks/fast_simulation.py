@@ -15,10 +15,11 @@ from typing import Any
 from amaranth.back import rtlil
 from amaranth.hdl import Elaboratable, Fragment, Module, Signal
 from amaranth.sim import Simulator as AmaranthSimulator
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.hw.config import TINY
 from weft.hw.core import Core
 from weft.sim.fast import Simulator
+
+from benchmarks.common import Record, print_table, write_json
 
 WANTED = 50.0
 """Times as fast as Amaranth's own simulator, on designs of `LARGE` cells and more."""

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from weft.benchmarks.common import Record, machine, print_table, processor, write_json
+
+from benchmarks.common import Record, machine, print_table, processor, write_json
 
 COMMAND_SECONDS = 0.25
 """CPU seconds allowed for what needs no command."""
@@ -157,7 +158,7 @@ def starts(rounds: int) -> list[Record]:
 def mistakes(rounds: int) -> list[Record]:
     """What a user gets wrong at the command line: those of the tests. Modules are compiled to bytecode before, as they
     are where weft is installed."""
-    from weft.tests.cli.test_mistakes import MISTAKES, prepare
+    from tests.cli.test_mistakes import MISTAKES, prepare
 
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as name:
@@ -187,7 +188,7 @@ def again(rounds: int) -> list[Record]:
 
 def results(name: str, bits: int, rounds: int) -> list[Record]:
     """First and second results of a network."""
-    from weft.benchmarks.zoo.peer_forms import subject
+    from benchmarks.zoo.peer_forms import subject
 
     item = subject(name, bits)
     path = item.files["float" if bits == 32 else "qdq-u8"]

@@ -26,8 +26,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.gpu_tools import installed_tool, ptxas_figures
 from weft.compiler import tensor as te
 from weft.compiler.targets.gpu.devices import DEVICES, NVIDIA, GpuDescription
 from weft.compiler.targets.gpu.mma_shapes import MmaShape
@@ -41,6 +39,9 @@ from weft.compiler.targets.gpu.tiles import Plan, Shape, TensorTile, tiles_of
 from weft.compiler.tensor.evaluate import ITEM_BYTES
 from weft.compiler.tensor.view import View
 from weft.sim.ptx.parser import Kernel, parse
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.gpu_tools import installed_tool, ptxas_figures
 
 ROWS, COLUMNS, DEPTH = 512, 512, 12288
 MMA_CYCLES = 8

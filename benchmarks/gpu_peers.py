@@ -35,9 +35,6 @@ from typing import Any
 
 import numpy as np
 import weft
-from weft.benchmarks import gpu_work
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.gpu_work import Work
 from weft.compiler.model import CompiledModel, GpuCode, HostStep
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.gpu.devices import NVIDIA
@@ -46,6 +43,10 @@ from weft.runtime.errors import DeviceError
 from weft.runtime.gpu.cuda import cuda_devices
 from weft.runtime.gpu.executor import GpuExecutor
 from weft.runtime.gpu.open import open_gpu
+
+from benchmarks import gpu_work
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.gpu_work import Work
 
 Array = np.ndarray[Any, Any]
 Seconds = Callable[[], float]

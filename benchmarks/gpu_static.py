@@ -28,19 +28,20 @@ import numpy as np
 import onnx
 import weft
 from onnx import TensorProto, helper, numpy_helper
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.gpu_loops import ptx_loop
-from weft.benchmarks.gpu_tools import counted_steps, installed_tool, ptxas_figures
-from weft.benchmarks.zoo.quantised_networks import network
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.gpu.devices import NVIDIA
-from weft.examples.models.build import build
 from weft.runtime.gpu.predicted import PEAKS, predicted_seconds
 from weft.sim.ptx import Counts
 from weft.sim.ptx.parser import parse
 
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.gpu_loops import ptx_loop
+from benchmarks.gpu_tools import counted_steps, installed_tool, ptxas_figures
+from benchmarks.zoo.quantised_networks import network
+from examples.models.build import build
+
 NETWORKS = ("digits", "resnet18", "mobilenet_v2", "transformer", "product")
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 
 FEWEST_SECTORS, CONFLICTS, MMA_SHARE = 0.95, 0.02, 0.38
 

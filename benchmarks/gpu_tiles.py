@@ -27,11 +27,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.targets.gpu.devices import DEVICES, GpuDescription
 from weft.compiler.targets.gpu.mma_shapes import MmaShape
 from weft.compiler.targets.gpu.tile_choice import PARTS, estimated_cycles, plans_of
 from weft.compiler.targets.gpu.tiles import Plan
+
+from benchmarks.common import Record, print_table, write_json
 
 MOST = 1.10
 

@@ -27,16 +27,17 @@ from unittest.mock import patch
 import numpy as np
 import weft
 from onnx import TensorProto, helper
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.gpu_loops import machine_loop, product_text, shapes_of, wanted
-from weft.benchmarks.gpu_tools import counted_steps, installed_tool, ptxas_figures
-from weft.benchmarks.gpu_work import attention_module, attention_operands, product_module, random
 from weft.compiler.graph import Module
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.gpu import tensor_cores
 from weft.compiler.targets.gpu.devices import DEVICES
 from weft.compiler.targets.gpu.tiles import Plan, Shape, tiles_of
 from weft.sim.ptx import Counts
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.gpu_loops import machine_loop, product_text, shapes_of, wanted
+from benchmarks.gpu_tools import counted_steps, installed_tool, ptxas_figures
+from benchmarks.gpu_work import attention_module, attention_operands, product_module, random
 
 GPU = "sm_80"
 COUNTS = Path(__file__).with_name("triton_counts.json")

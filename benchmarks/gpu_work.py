@@ -231,7 +231,8 @@ def onnxruntime_session(model: bytes, device: str) -> Any:
     if importlib.util.find_spec("onnxruntime") is None:
         return None
     import onnxruntime
-    from weft.examples.precise import fastest_session
+
+    from examples.precise import fastest_session
 
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
         return None

@@ -27,7 +27,6 @@ from pathlib import Path
 import numpy as np
 import weft
 from rich.progress import track
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.graph import Array, GraphError, Module, Unsupported, evaluate, operators, topological_order
 from weft.compiler.graph.dtypes import FLOATS, is_float, numpy_dtype, step
 from weft.compiler.graph.ir import TensorType
@@ -44,6 +43,8 @@ from weft.compiler.operators.gradient_cases import (
 )
 from weft.compiler.operators.random_graphs import random_graph
 from weft.compiler.passes.gradient import GradientError, grad
+
+from benchmarks.common import Record, print_table, write_json
 
 WANTED_FORMS = 120
 STEPS = 64
@@ -91,7 +92,7 @@ Autograd = Callable[[Module, Mapping[str, Array], Mapping[str, Array], list[str]
 def pytorch() -> Autograd | None:
     """PyTorch's autograd on our graphs, where it is installed."""
     try:
-        from weft.benchmarks import torch_graph
+        from benchmarks import torch_graph
     except ImportError:
         return None
     return torch_graph.gradients  # type: ignore[no-any-return]

@@ -20,16 +20,17 @@ from typing import Any
 
 import numpy as np
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.other_networks import FORM
-from weft.benchmarks.zoo.quantised_forms import quantised
-from weft.benchmarks.zoo.whole_networks import ARCHITECTURES, float_network
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Attrs, Call, Expr, Function, Module, Var, calls, evaluate
 from weft.compiler.graph.visit import substitute
 from weft.compiler.passes import PassManager, integer_passes
 from weft.compiler.scope import Scope
 from weft.runtime.module import LoadedModule
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.other_networks import FORM
+from benchmarks.zoo.quantised_forms import quantised
+from benchmarks.zoo.whole_networks import ARCHITECTURES, float_network
 
 NETWORKS = ("bert_tiny", "vit")
 ROUNDS = 30

@@ -18,15 +18,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.tune.database import Database
-from weft.examples.models.build import build
 from weft.explore.measure import Network, integer_module, layers_of, measure, open_network
 from weft.explore.space import Design
 from weft.hw.config import load_config
 from weft.hw.dram_rate import DramRate
 from weft.tune.layers import LayerJudge
+
+from benchmarks.common import Record, print_table, write_json
+from examples.models.build import build
 
 NETWORKS = ("resnet18", "resnet50", "mobilenet_v2")
 UNSEEN_SECONDS, KNOWN_SECONDS, NEAR = 5.0, 1.0, 0.015

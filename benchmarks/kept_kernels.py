@@ -21,8 +21,9 @@ from pathlib import Path
 
 import onnx
 from onnx import numpy_helper
-from weft.benchmarks.common import Record, print_table, processor, write_json
-from weft.examples.models.build import build
+
+from benchmarks.common import Record, print_table, processor, write_json
+from examples.models.build import build
 
 ALLOWED = {"cold": 10.3, "unchanged": 0.3, "other weights": 1.5, "another layer": 1.5}
 """CPU seconds for ResNet-50 on ``pynq``. Cold: half of what it took before kernels were kept."""

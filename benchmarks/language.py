@@ -31,15 +31,16 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call
 from weft.compiler.model import CoreStep, HostStep
-from weft.examples.story.network import Size, layer_module
 from weft.hw.config import PYNQ, WIDE, CoreConfig
 from weft.quantise.plan import Plan
 from weft.runtime.profile_whatif import predict_runs
 from weft.runtime.residents import Kept, Residents
 from weft.sim.dram import DramModel
+
+from benchmarks.common import Record, print_table, write_json
+from examples.story.network import Size, layer_module
 
 LONGEST, LEAST_SHARE = 0.54, 0.96
 """Cycles over those with 8 bits at most; cycles of the bus for the weights over all at least."""

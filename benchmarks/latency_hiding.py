@@ -22,13 +22,14 @@ from pathlib import Path
 
 import weft
 from rich.console import Console
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.conv_layers import SHAPES, layer, lowered, predicted, run
-from weft.benchmarks.latency_hiding_plot import Point, draw
 from weft.compiler.model import CompiledModel
-from weft.examples.models.build import ARCHITECTURES, build
 from weft.hw.config import CoreConfig, named_config
 from weft.sim.dram import DramModel
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.conv_layers import SHAPES, layer, lowered, predicted, run
+from benchmarks.latency_hiding_plot import Point, draw
+from examples.models.build import ARCHITECTURES, build
 
 NOISE = 1.002
 """A step may cost a layer or network that much: tilings are ranked by an estimate."""

@@ -28,13 +28,14 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from weft.benchmarks.zoo.litert_cases import FAMILIES, Case
-from weft.benchmarks.zoo.litert_layers import layers
-from weft.benchmarks.zoo.litert_models import Array, interpreted
-from weft.benchmarks.zoo.litert_networks import networks
-from weft.benchmarks.zoo.litert_sums import sums
 from weft.compiler.frontends.litert.source import LitertSource
 from weft.compiler.graph import evaluate_function
+
+from benchmarks.zoo.litert_cases import FAMILIES, Case
+from benchmarks.zoo.litert_layers import layers
+from benchmarks.zoo.litert_models import Array, interpreted
+from benchmarks.zoo.litert_networks import networks
+from benchmarks.zoo.litert_sums import sums
 
 TOLERANCE = 1e-5
 TARGETS = ("graph", "cpu", "accel")

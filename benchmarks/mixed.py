@@ -24,9 +24,6 @@ from typing import Any
 
 import numpy as np
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.networks import check_integers, packed_module
-from weft.benchmarks.zoo.mixed_network import Array, mixed_model
 from weft.compiler.graph import (
     Call,
     Constant,
@@ -41,10 +38,14 @@ from weft.compiler.graph import (
 from weft.compiler.graph.evaluate import evaluate_function
 from weft.compiler.model import CompiledModel, HostStep
 from weft.compiler.targets.registry import find_target
-from weft.examples.models.images import images
 from weft.hw.config import CoreConfig, named_config
 from weft.runtime.host import HostExecutor
 from weft.runtime.report import layer_records
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.networks import check_integers, packed_module
+from benchmarks.zoo.mixed_network import Array, mixed_model
+from examples.models.images import images
 
 RATIO_WANTED = 0.5
 """Of the compiled kernels' time to NumPy's, for the same functions."""

@@ -23,10 +23,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.zoo.quantised_build import Net
-from weft.benchmarks.zoo.quantised_forms import Form, Inputs, quantised
-from weft.benchmarks.zoo.quantised_networks import network
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Module, evaluate
 from weft.compiler.model import CompiledModel
@@ -35,6 +31,11 @@ from weft.hw.config import PYNQ, CoreConfig
 from weft.runtime.profile import profile
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.zoo.quantised_build import Net
+from benchmarks.zoo.quantised_forms import Form, Inputs, quantised
+from benchmarks.zoo.quantised_networks import network
 
 FORM = Form("QDQ", "QInt8", "QInt8", per_channel=True, extra=("ActivationSymmetric",))
 POINTS = 1024

@@ -22,20 +22,21 @@ import numpy as np
 import numpy.typing as npt
 import weft
 from rich.console import Console
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import for_batch, read
 from weft.compiler.graph import Call, Expr, Function, Module, evaluate, operator
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.accel.target import Accel, AccelOptions
-from weft.examples.models.build import ARCHITECTURES, build
-from weft.examples.models.images import images
 from weft.hw.config import CoreConfig, named_config
 from weft.runtime.device import Device
 from weft.runtime.profile import Profile, profile
 from weft.runtime.profile_report import bound_table, cause_table
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
+
+from benchmarks.common import Record, print_table, write_json
+from examples.models.build import ARCHITECTURES, build
+from examples.models.images import images
 
 Array = npt.NDArray[Any]
 

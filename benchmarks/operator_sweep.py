@@ -27,12 +27,13 @@ import onnx
 import onnxruntime
 import weft
 from onnx.reference import ReferenceEvaluator
-from weft.benchmarks import sweep_cases, sweep_norms, sweep_quantised, sweep_recurrent, sweep_windows
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.sweep_cases import Array, Case
 from weft.compiler.frontends.onnx.specialise import specialise
 from weft.compiler.graph import evaluate
-from weft.examples.precise import precise_session
+
+from benchmarks import sweep_cases, sweep_norms, sweep_quantised, sweep_recurrent, sweep_windows
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.sweep_cases import Array, Case
+from examples.precise import precise_session
 
 PAGE = Path(__file__).parent.parent / "docs" / "values.md"
 SOURCES = (

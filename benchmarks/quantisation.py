@@ -11,13 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.examples.stations import depthwise, residual
-from weft.examples.stations.networks import Body
-from weft.examples.stations.networks import depthwise as depthwise_network
-from weft.examples.stations.networks import residual as residual_network
-from weft.examples.stations.stations import Journey, Settings, journey
 from weft.progress import progress
+
+from benchmarks.common import Record, print_table, write_json
+from examples.stations import depthwise, residual
+from examples.stations.networks import Body
+from examples.stations.networks import depthwise as depthwise_network
+from examples.stations.networks import residual as residual_network
+from examples.stations.stations import Journey, Settings, journey
 
 NETWORKS: dict[str, tuple[Body, Settings]] = {
     "residual": (residual_network, residual.SETTINGS),

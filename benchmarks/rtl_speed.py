@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.hw.config import CoreConfig, named_config
 from weft.hw.isa import (
     Engine,
@@ -32,6 +31,8 @@ from weft.hw.programs import assemble
 from weft.sim.build import build_library
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.rtl import RtlSimulator
+
+from benchmarks.common import Record, print_table, write_json
 
 GEMM, LOAD, LOADW, VECTOR, STORE = (
     1 << engine for engine in (Engine.GEMM, Engine.LOAD, Engine.LOADW, Engine.VECTOR, Engine.STORE)

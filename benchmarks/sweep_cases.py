@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from weft.benchmarks.sweep_exact import FORMATS, arithmetic, nearest, wrapped
+
+from benchmarks.sweep_exact import FORMATS, arithmetic, nearest, wrapped
 
 Array = npt.NDArray[Any]
 HALF = Fraction(1, 2)

@@ -13,8 +13,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from weft.benchmarks.sweep_cases import Array, Case, case
-from weft.benchmarks.sweep_exact import nearest
+
+from benchmarks.sweep_cases import Array, Case, case
+from benchmarks.sweep_exact import nearest
 
 EPSILON = float(np.float32(1e-5))
 """As an attribute holds it."""

@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from weft.benchmarks.sweep_cases import Array, Case, case
+
+from benchmarks.sweep_cases import Array, Case, case
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from weft.benchmarks.sweep_cases import Array, Case, case
+
+from benchmarks.sweep_cases import Array, Case, case
 
 STEPS, BATCH, INPUTS, HIDDEN = 4, 3, 2, 3
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}

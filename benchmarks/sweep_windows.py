@@ -11,8 +11,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from onnx import TensorProto
-from weft.benchmarks.sweep_cases import Array, Case, case, specials
-from weft.benchmarks.sweep_exact import nearest
+
+from benchmarks.sweep_cases import Array, Case, case, specials
+from benchmarks.sweep_exact import nearest
 
 HALF = Fraction(1, 2)
 

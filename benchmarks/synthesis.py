@@ -14,11 +14,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.boards.fit import Measurement, measurement_text
 from weft.hw.config import NAMED, PYNQ, CoreConfig
 from weft.hw.synthesis import Synthesis, Target, synthesise
 from weft.hw.synthesis_report import LEG_COLUMNS, SHARE_LIMIT, leg_rows, over_limit, path_rows, usage_rows
+
+from benchmarks.common import Record, print_table, write_json
 
 EIGHT = replace(PYNQ, name="8x8", block_in=8, block_out=8, depthwise=0)
 CORES: dict[str, CoreConfig] = NAMED | {

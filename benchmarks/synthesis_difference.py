@@ -18,14 +18,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from weft.benchmarks.common import print_table
-from weft.benchmarks.synthesis import CORES
 from weft.boards.board import all_boards
 from weft.boards.fit import Measurement, measurement_text, measurements
 from weft.hw.config import PYNQ, WIDE, CoreConfig
 from weft.hw.synthesis import CELLS, SCRIPTS, Target, module_uses, multipliers_for, own_figures
 from weft.hw.synthesis_modules import VerilogModule, batch_verilog, batches, split_modules
 from weft.hw.verilog import emit_verilog
+
+from benchmarks.common import print_table
+from benchmarks.synthesis import CORES
 
 NEW: dict[str, CoreConfig] = (
     CORES

@@ -23,9 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.model import CompiledModel
-from weft.examples.models.build import build
 from weft.hw.config import PYNQ, CoreConfig
 from weft.hw.interconnect import Arbiter
 from weft.hw.synthesis import Target, synthesise_verilog
@@ -41,6 +39,9 @@ from weft.sim.system_fsim import FunctionalSystem
 from weft.sim.system_rtl import RtlSystem
 from weft.sim.system_timing import predict_system
 from weft.sim.timing import predict
+
+from benchmarks.common import Record, print_table, write_json
+from examples.models.build import build
 
 CORES = {"16x16": PYNQ, "8x8": replace(PYNQ, name="8x8", block_in=8, block_out=8, depthwise=0)}
 MEMORY = DramModel(latency=100, bytes_per_cycle=8)

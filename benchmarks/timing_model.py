@@ -18,10 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.conv_layers import SHAPES, layer, lowered
 from weft.compiler.model import CompiledModel, CoreStep
-from weft.examples.models.build import build
 from weft.hw.config import TINY, CoreConfig, named_config
 from weft.hw.programs import assemble
 from weft.runtime.device import RtlDevice
@@ -30,6 +27,10 @@ from weft.sim.fuzz import MEMORY_BYTES, random_case, seeded
 from weft.sim.result import RunResult
 from weft.sim.rtl import RtlSimulator
 from weft.sim.timing import predict
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.conv_layers import SHAPES, layer, lowered
+from examples.models.build import build
 
 MEDIAN_LIMIT, WORST_LIMIT = 0.01, 0.03
 """Errors that the model may have, as shares of the RTL's cycles."""

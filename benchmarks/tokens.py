@@ -23,9 +23,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.zoo.quantised_build import Net
-from weft.benchmarks.zoo.quantised_forms import Form, Inputs, quantised
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import evaluate
 from weft.compiler.model import CompiledModel
@@ -33,6 +30,10 @@ from weft.compiler.passes import PassManager, integer_passes
 from weft.hw.config import CoreConfig, load_config
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.zoo.quantised_build import Net
+from benchmarks.zoo.quantised_forms import Form, Inputs, quantised
 
 FORM = Form("QDQ", "QInt8", "QInt8", per_channel=True, extra=("ActivationSymmetric",))
 WIDTH, HIDDEN = 256, 512

@@ -17,18 +17,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.networks import packed_module
-from weft.benchmarks.zoo.quantised_forms import Form, quantised
-from weft.benchmarks.zoo.quantised_networks import NETWORKS, network
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Module
 from weft.compiler.model import CompiledModel
-from weft.examples.models.build import build
 from weft.hw.config import CoreConfig, load_config
 from weft.hw.dram_rate import parse_dram_rate
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.networks import packed_module
+from benchmarks.zoo.quantised_forms import Form, quantised
+from benchmarks.zoo.quantised_networks import NETWORKS, network
+from examples.models.build import build
 
 FORM = Form("QDQ", "QInt8", "QInt8", per_channel=True, extra=("ActivationSymmetric",))
 USED = (

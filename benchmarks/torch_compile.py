@@ -30,10 +30,11 @@ from typing import Any
 import torch
 from torch._inductor import config as inductor
 from torch._inductor.compile_fx import compile_fx
-from weft.benchmarks.campaigns.isolated import Broken, Isolated
-from weft.benchmarks.common import Record, print_table, processor, write_json
-from weft.benchmarks.torch_models import TOLERANCE, Logits, image_network, stir, text_network
 from weft.pytorch import backend
+
+from benchmarks.campaigns.isolated import Broken, Isolated
+from benchmarks.common import Record, print_table, processor, write_json
+from benchmarks.torch_models import TOLERANCE, Logits, image_network, stir, text_network
 
 ENGINES = ("weft", "inductor", "frozen")
 PEERS = ENGINES[1:]

@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 import torch
 import weft
-from weft.benchmarks.campaigns.isolated import Broken, Isolated
-from weft.benchmarks.common import Record, print_table, processor, write_json
+
+from benchmarks.campaigns.isolated import Broken, Isolated
+from benchmarks.common import Record, print_table, processor, write_json
 
 TOLERANCE = 1e-4
 SECONDS = 600.0

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from weft.benchmarks.zoo.train_networks import EPSILON, MOMENTUM_OF_STATISTICS, Array, Operators, T, Workload, as_onnx
 from weft.compiler.frontends import read
 from weft.compiler.graph import GraphError
 from weft.compiler.model import CompiledModel
 from weft.runtime import artifact
 from weft.train import Step, Training, cross_entropy, replaced_in_place, sgd, within
+
+from benchmarks.zoo.train_networks import EPSILON, MOMENTUM_OF_STATISTICS, Array, Operators, T, Workload, as_onnx
 
 RATE, MOMENTUM = 1e-3, 0.9
 ENGINES = ("weft", "torch", "torch.compile", "jax")

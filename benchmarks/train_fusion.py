@@ -25,10 +25,6 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-from weft.benchmarks.common import Record, print_table, processor, write_json
-from weft.benchmarks.train_engines import weft_training
-from weft.benchmarks.train_memory import trainable
-from weft.benchmarks.zoo.train_networks import WORKLOADS, Array, Workload
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call
 from weft.compiler.graph.dtypes import numpy_dtype
 from weft.compiler.operators import nn
@@ -40,9 +36,14 @@ from weft.compiler.targets.cpu.kernels import loop_target
 from weft.compiler.targets.cpu.processor import host_target
 from weft.compiler.targets.loops.link import link_host
 from weft.compiler.targets.loops.prepare import host_passes
-from weft.examples.models.build import build
 from weft.runtime.host import HostExecutor
 from weft.train import cross_entropy, sgd, step
+
+from benchmarks.common import Record, print_table, processor, write_json
+from benchmarks.train_engines import weft_training
+from benchmarks.train_memory import trainable
+from benchmarks.zoo.train_networks import WORKLOADS, Array, Workload
+from examples.models.build import build
 
 TOLERANCE, TOLERANCE_OF_STEPS = 1e-4, 1e-3
 

@@ -20,12 +20,13 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.frontends import for_batch, read
 from weft.compiler.graph import Module
-from weft.examples.models.build import build
 from weft.train import Step, Training, cross_entropy, sgd
 from weft.train.memory import ways
+
+from benchmarks.common import Record, print_table, write_json
+from examples.models.build import build
 
 SHARES = (0.9, 0.8, 0.7, 0.6, 0.5)
 LOSS_TOLERANCE = 1e-4

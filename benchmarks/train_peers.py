@@ -34,11 +34,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from weft.benchmarks import train_engines
-from weft.benchmarks.common import Record, print_table, processor, write_json
-from weft.benchmarks.train_engines import ENGINES, RECOMPUTED, NotInstalledError, Run, limit_threads, runner
-from weft.benchmarks.zoo.train_networks import WORKLOADS, Workload, digits
 from weft.compiler.targets.cpu.processor import host_target
+
+from benchmarks import train_engines
+from benchmarks.common import Record, print_table, processor, write_json
+from benchmarks.train_engines import ENGINES, RECOMPUTED, NotInstalledError, Run, limit_threads, runner
+from benchmarks.zoo.train_networks import WORKLOADS, Workload, digits
 
 LOSS_TOLERANCE = 1e-4
 MEAN_ALLOWED, RATIO_ALLOWED = 0.85, 1.1

@@ -17,12 +17,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.train_memory import in_turns, trainable
 from weft.compiler.graph.dtypes import HALVES
 from weft.compiler.graph.dtypes import step as unit_of
-from weft.examples.models.build import build
 from weft.train import LossScaling, Step, cross_entropy, mixed, sgd
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.train_memory import in_turns, trainable
+from examples.models.build import build
 
 UNITS = 16
 """In the last place of a type: by so much a loss may differ."""

@@ -18,8 +18,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from weft.benchmarks.gpu_triton import COUNTS, DEEP, GPU, WORKS, Figures, Work, figures_of
 from weft.sim.ptx import DeviceMemory, Program
+
+from benchmarks.gpu_triton import COUNTS, DEEP, GPU, WORKS, Figures, Work, figures_of
 
 try:
     import triton

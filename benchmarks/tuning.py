@@ -32,16 +32,12 @@ import numpy.typing as npt
 import onnx
 import weft
 from onnx import helper, numpy_helper
-from weft.benchmarks.common import Record, print_table, processor, write_json
-from weft.benchmarks.conv_layers import SHAPES, layer, lowered
-from weft.benchmarks.cpu_arithmetic import multiply_adds_a_second
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import read
 from weft.compiler.targets.accel.target import Accel, AccelOptions
 from weft.compiler.targets.cpu.processor import host_target
 from weft.compiler.targets.cpu.target import Cpu, CpuOptions
 from weft.compiler.tune.database import Database
-from weft.examples.models.build import build
 from weft.hw.config import load_config
 from weft.hw.dram_rate import DramRate
 from weft.runtime.profile_whatif import predict_runs
@@ -52,6 +48,11 @@ from weft.tune.ranking import ByEstimate, ByTrees, Measured, Ranking, rank_corre
 from weft.tune.search import search
 from weft.tune.task import RefusedError, Task
 from weft.tune.tasks import tasks_of
+
+from benchmarks.common import Record, print_table, processor, write_json
+from benchmarks.conv_layers import SHAPES, layer, lowered
+from benchmarks.cpu_arithmetic import multiply_adds_a_second
+from examples.models.build import build
 
 BATCH = 8
 NEAR = 0.01

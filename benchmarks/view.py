@@ -17,14 +17,15 @@ from pathlib import Path
 
 import weft
 from common import Record, print_table, processor, write_json
-from weft.benchmarks.campaigns.in_browser import browser, probed
 from weft.cli.view_kernels import host_codes
 from weft.compiler.model import CompiledModel
-from weft.examples.models.build import ARCHITECTURES, build
 from weft.runtime.artifact import load as load_artifact
 from weft.runtime.device import memory_of
 from weft.view.page import view_page
 from weft.view.side import side
+
+from benchmarks.campaigns.in_browser import browser, probed
+from examples.models.build import ARCHITECTURES, build
 
 LIMITS = {"bytes": 3_000_000, "first paint, ms": 1000.0, "longest click, ms": 100.0}
 

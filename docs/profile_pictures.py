@@ -15,11 +15,12 @@ from pathlib import Path
 
 import weft
 from weft.compiler.model import CompiledModel
-from weft.examples.models.build import build
 from weft.runtime.plots import write_plots
 from weft.runtime.profile import profile
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
+
+from examples.models.build import build
 
 FOLDER = Path(__file__).parent / "pictures"
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"

@@ -11,10 +11,7 @@ from pathlib import Path
 from reference_text import cell, plain
 from weft.errors import WeftError
 
-ROOT = Path(__file__).parents[1]
-
-NO_PARTS = ("tests", "docs", "build", "benchmarks", "examples", "findings")
-"""Folders that no user imports."""
+PACKAGE = Path(__file__).parents[1] / "weft"
 
 
 def page() -> str:
@@ -45,10 +42,8 @@ def page() -> str:
 
 def all_kinds() -> list[type]:
     """Every error class of weft, by module and name."""
-    for path in sorted(ROOT.glob("**/errors.py")):  # whatever was imported so far
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        if (ROOT / parts[0] / "__init__.py").exists():
-            import_module(".".join(("weft", *parts)))
+    for path in sorted(PACKAGE.glob("**/errors.py")):  # whatever was imported so far
+        import_module(".".join(("weft", *path.relative_to(PACKAGE).with_suffix("").parts)))
     found = {kind for kind in _below(WeftError) if kind.__module__.startswith("weft.")}
     return sorted(found, key=lambda each: (each.__module__, each.__name__))
 
@@ -78,8 +73,7 @@ def messages(kinds: set[str]) -> dict[str, list[tuple[str, str]]]:
 
 def sources() -> list[Path]:
     """The package's own modules."""
-    inside = ROOT.rglob("*.py")
-    return [path for path in inside if not path.relative_to(ROOT).parts[0].startswith((".", *NO_PARTS))]
+    return list(PACKAGE.rglob("*.py"))
 
 
 def _texts(node: ast.expr) -> list[str]:

@@ -1,4 +1,4 @@
-"""Writes docs/registers.md, the register map, from hw/registers.py.
+"""Writes docs/registers.md, the register map, from weft/hw/registers.py.
 
 python docs/registers.py
 """
@@ -23,7 +23,7 @@ A driver starts the core by its registers, and reads from them what a run took. 
     CONTROL = START                 then wait until STATUS says that it has ended, or for the interrupt
     CYCLES, FAULT_CAUSE             what it took, and what went wrong
 
-Written by `python docs/registers.py` from `hw/registers.py`.
+Written by `python docs/registers.py` from `weft/hw/registers.py`.
 
 AXI4-Lite, {REGISTER_BITS} bits, 4 KiB. Byte strobes work. Unknown addresses read as 0 and ignore writes. While the
 core runs or its bus is busy, only CONTROL and INTERRUPT_ENABLE take a write. The counters, {COUNTER_BITS} bits each,

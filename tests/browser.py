@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from weft.benchmarks.campaigns import in_browser
+
+from benchmarks.campaigns import in_browser
 
 
 def browser() -> str:

@@ -62,6 +62,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(autouse=True)
 def _certified(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.config.getoption("--certify"):
-        from weft.tests.certified import certify_all  # imports the compiler
+        from tests.certified import certify_all  # imports the compiler
 
         certify_all(monkeypatch)

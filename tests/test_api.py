@@ -13,7 +13,7 @@ from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.registry import find_target, target_names
 from weft.runtime.errors import ArtifactError
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 
 
 def test_typed_options_are_those_of_the_targets_of_this_package() -> None:

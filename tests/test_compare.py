@@ -8,12 +8,13 @@ import numpy as np
 import onnx
 import pytest
 from typer.testing import CliRunner
-from weft.benchmarks.zoo import quantised_forms, quantised_networks
 from weft.cli import app
 from weft.compare import compare, difference
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Attrs, Function, GraphError, Module, TensorType, Var, call
 from weft.compiler.graph.visit import calls
+
+from benchmarks.zoo import quantised_forms, quantised_networks
 
 MODEL = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 IMAGE = {"image": np.random.default_rng(0).random((1, 1, 8, 8)).astype(np.float32)}

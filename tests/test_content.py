@@ -88,7 +88,7 @@ def test_what_has_no_content_is_refused_with_its_place(value: Any, what: str) ->
 
 OTHER = """
 import numpy as np
-from weft.tests.test_content import Colour, Point
+from tests.test_content import Colour, Point
 from weft.compiler.targets.cpu.processor import host_target
 from weft.compiler.targets.gpu.devices import DEVICES
 from weft.compiler.targets.gpu.kernels import loop_target

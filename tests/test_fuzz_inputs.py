@@ -6,7 +6,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from weft.benchmarks.campaigns import fuzz_inputs as campaign
+
+from benchmarks.campaigns import fuzz_inputs as campaign
 
 HERE = Path(__file__).parent
 OF_EACH = 4

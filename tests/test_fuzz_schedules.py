@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from weft.benchmarks.campaigns import fuzz_schedules as fuzz
 from weft.compiler import tensor as t
 from weft.compiler.tensor import loops
 from weft.compiler.tensor.schedule import REPLAYED, Step
+
+from benchmarks.campaigns import fuzz_schedules as fuzz
 
 CASES = 30
 CPU_EACH = 4

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import weft
-from weft.benchmarks import gpu_peers, gpu_static, gpu_tiles, gpu_triton, gpu_work
 from weft.runtime.gpu.cuda_driver import DRIVER_VARIABLE
+
+from benchmarks import gpu_peers, gpu_static, gpu_tiles, gpu_triton, gpu_work
 
 
 def test_figures_of_a_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -128,7 +128,7 @@ def test_no_module_waits_for_the_lock_while_it_is_imported() -> None:
 
 @pytest.mark.parametrize("turn", range(2))
 def test_threads_may_begin_together(turn: int, tmp_path: Path) -> None:
-    model = ROOT / "examples" / "digits" / "digits.onnx"
+    model = ROOT.parent / "examples" / "digits" / "digits.onnx"
     artifact = tmp_path / "digits.m"
     weft.save(weft.compile(model, "tiny"), artifact)
     command = [sys.executable, "-c", THREADS, str(artifact), str(model)]

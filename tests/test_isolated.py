@@ -8,11 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from weft.tests.waiting import wait_until
+from tests.waiting import wait_until
 
 PROGRAM = """
 import os, sys, time
-from weft.benchmarks.campaigns.isolated import Broken, Isolated
+from benchmarks.campaigns.isolated import Broken, Isolated
 def work(case):
     if case == "crash":
         os._exit(3)

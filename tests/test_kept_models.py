@@ -18,7 +18,6 @@ import pytest
 import weft
 from onnx import TensorProto, helper, numpy_helper
 from weft import kept_models
-from weft.benchmarks.zoo.litert_networks import digits
 from weft.cache import made_entries
 from weft.compiler import compile as compiling
 from weft.compiler.model import CompiledModel, OpenModel
@@ -27,7 +26,9 @@ from weft.hw.config import PYNQ, TINY
 from weft.hw.dram_rate import DramRate
 from weft.kept_models import Wish, compile_kept
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+from benchmarks.zoo.litert_networks import digits
+
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 WEIGHTS = np.linspace(-2, 2, 20, dtype=np.float32).reshape(4, 5)
 

@@ -19,7 +19,8 @@ from weft.cli import app
 from weft.cli.commands import PARTS, loaded
 from weft.cli.console import PlainConsole
 from weft.cli.errors import run
-from weft.tests.cli.test_mistakes import MISTAKES, folder
+
+from tests.cli.test_mistakes import MISTAKES, folder
 
 NEED_THE_MODEL = {
     words for words, answer in MISTAKES.items()

@@ -14,10 +14,11 @@ from types import ModuleType, SimpleNamespace
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from weft.benchmarks.campaigns import soak as campaign
-from weft.benchmarks.campaigns.soak_worker import LostByLlvmlite
 from weft.compiler.targets.cpu.llvm.object_code import object_code
 from weft.compiler.targets.cpu.processor import host_target
+
+from benchmarks.campaigns import soak as campaign
+from benchmarks.campaigns.soak_worker import LostByLlvmlite
 
 TRIVIAL = "define void @kernel() {\n  ret void\n}\n"
 FORMS = ("digits-fsim1", "digits-cpu2", "open-cpu1")

@@ -39,15 +39,23 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("user")
     venv.create(folder / "venv", symlinks=True)
     packages = next((folder / "venv" / "lib").glob("python*/site-packages"))
-    (packages / "weft").symlink_to(ROOT)
+    (packages / "weft").symlink_to(ROOT / "weft")
     (packages / "others.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
     return folder / "venv" / "bin" / "python"
 
 
 def mypy(python: Path, script: Path) -> str:
-    options = ["--strict", "--python-executable", str(python), "--config-file", "", "--cache-dir", "build/mypy-user"]
+    options = [
+        "--strict",
+        "--python-executable",
+        str(python),
+        "--config-file",
+        "",
+        "--cache-dir",
+        str(ROOT / "build" / "mypy-user"),
+    ]
     command = [sys.executable, "-m", "mypy", *options, str(script)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False).stdout
+    return subprocess.run(command, capture_output=True, text=True, cwd=script.parent, check=False).stdout
 
 
 def test_mypy_finds_the_types_of_an_installed_weft(python: Path, tmp_path: Path) -> None:
@@ -70,4 +78,4 @@ def test_mypy_finds_the_types_of_an_installed_weft(python: Path, tmp_path: Path)
 def test_the_marker_is_packaged() -> None:
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     assert data["weft"] == ["py.typed"]
-    assert (ROOT / "py.typed").read_bytes() == b""
+    assert (ROOT / "weft" / "py.typed").read_bytes() == b""

@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 import weft
 from weft.api import integer_graph
-from weft.benchmarks.zoo import litert_networks
-from weft.benchmarks.zoo.placement_networks import NETWORKS, network, random_forms
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, Span, TensorType, Var, call
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.accel.link.forms import FORMS as FORMS_OF_LAYERS
@@ -32,13 +30,16 @@ from weft.errors import WeftError
 from weft.hw.config import PYNQ, PYNQ_TABLES, PYNQ_W4, TINY, CoreConfig
 from weft.hw.dram_rate import DramRate
 from weft.sim.fuzz_configs import campaign_config
-from weft.tests.compiler.targets.accel import chains, kernels, moves
-from weft.tests.compiler.targets.accel.link import test_depthwise_split
-from weft.tests.compiler.targets.accel.operators import test_depthwise_mode, test_empty_matrices, test_weight_groups
-from weft.tests.compiler.targets.accel.passes import test_numbers_of_rows, test_order_of_bytes
-from weft.tests.compiler.targets.accel.quantised_layers import layer, module_of, quantised, variable
-from weft.tests.compiler.targets.accel.test_random_shapes import KINDS, OF_ROWS, POINTWISE, Layer
-from weft.tests.runtime import test_residents
+
+from benchmarks.zoo import litert_networks
+from benchmarks.zoo.placement_networks import NETWORKS, network, random_forms
+from tests.compiler.targets.accel import chains, kernels, moves
+from tests.compiler.targets.accel.link import test_depthwise_split
+from tests.compiler.targets.accel.operators import test_depthwise_mode, test_empty_matrices, test_weight_groups
+from tests.compiler.targets.accel.passes import test_numbers_of_rows, test_order_of_bytes
+from tests.compiler.targets.accel.quantised_layers import layer, module_of, quantised, variable
+from tests.compiler.targets.accel.test_random_shapes import KINDS, OF_ROWS, POINTWISE, Layer
+from tests.runtime import test_residents
 
 RANDOM_CORES = 20
 """Cores of the simulators' campaign, beside the named ones."""

@@ -23,14 +23,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 import weft
-from weft.benchmarks.campaigns.certificate_forms import Case, all_cases, case_of
-from weft.benchmarks.campaigns.in_memory import planted
-from weft.benchmarks.common import Record
 from weft.compiler.graph import evaluate
 from weft.content import content_digest
-from weft.tests.mutation.mutants import MUTANTS, Mutant
-from weft.tests.mutation.runner import mutated_source
 from weft.verify import verify
+
+from benchmarks.campaigns.certificate_forms import Case, all_cases, case_of
+from benchmarks.campaigns.in_memory import planted
+from benchmarks.common import Record
+from tests.mutation.mutants import MUTANTS, Mutant
+from tests.mutation.runner import mutated_source
 
 Result = TypeVar("Result")
 

@@ -19,13 +19,14 @@ from pathlib import Path
 import numpy as np
 import weft
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.conv_layers import SHAPES, Shape, layer, lowered
 from weft.hw.config import CoreConfig, named_config
 from weft.runtime.device import RtlDevice
 from weft.sim.fault_injection import GOOD, KINDS, WATCHDOG_CYCLES, Campaign, Workload
 from weft.sim.result import RunResult
 from weft.sim.rtl import RtlSimulator
+
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.conv_layers import SHAPES, Shape, layer, lowered
 
 SMALL = Shape(8, 16, 16, 3, 1)
 """The layer of most second runs; every ``--full-each``-th is the same layer again."""

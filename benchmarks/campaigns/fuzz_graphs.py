@@ -26,7 +26,6 @@ from pathlib import Path
 import numpy as np
 import weft
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler.graph import Array, Module, TensorType, TupleType, calls, evaluate, topological_order
 from weft.compiler.graph.dtypes import is_float, step
 from weft.compiler.graph.shrink import describe, shrink
@@ -35,6 +34,8 @@ from weft.compiler.passes import PassManager
 from weft.compiler.passes.pipeline import float_passes
 from weft.compiler.targets.loops.prepare import prepare
 from weft.runtime.gpu.open import CUDA_VARIABLE, EMULATED
+
+from benchmarks.common import Record, print_table, write_json
 
 TOLERANCE = 64
 SAVED_EACH = 20

@@ -32,9 +32,10 @@ import numpy as np
 import typer
 import weft
 from rich.console import Console
-from weft.benchmarks.campaigns.fuzz_kinds import KINDS, WrongResultError, compiled_digits
 from weft.cli.errors import EXPECTED
 from weft.progress import progress
+
+from benchmarks.campaigns.fuzz_kinds import KINDS, WrongResultError, compiled_digits
 
 MEMORY_BYTES = 4 << 30
 SECONDS = 60

@@ -21,8 +21,6 @@ from pathlib import Path
 import numpy as np
 import typer
 import weft
-from weft.benchmarks import litert_suite
-from weft.benchmarks.campaigns.fuzz_mutations import edit_bytes, edit_json_text, edit_model, edit_text
 from weft.boards.board import read_board
 from weft.boards.hosts import read_hosts
 from weft.cli import app
@@ -55,10 +53,13 @@ from weft.runtime.replay import replay
 from weft.sim.ptx import DeviceMemory, Program
 from weft.train import Step, checkpoint, cross_entropy, sgd
 
+from benchmarks import litert_suite
+from benchmarks.campaigns.fuzz_mutations import edit_bytes, edit_json_text, edit_model, edit_text
+
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
 SPACE = DIGITS.with_name("space.toml")
-BOARD = ROOT / "boards" / "data" / "pynq-z2.toml"
+BOARD = ROOT / "weft" / "boards" / "data" / "pynq-z2.toml"
 
 
 class WrongResultError(Exception):

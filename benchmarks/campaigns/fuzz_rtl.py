@@ -22,7 +22,6 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.hw.config import CoreConfig, named_config
 from weft.hw.mac_array_packed import Multipliers
 from weft.sim.fsim import FunctionalSimulator
@@ -33,6 +32,8 @@ from weft.sim.fuzz_illegal import illegal_case
 from weft.sim.fuzz_store import write_case
 from weft.sim.rtl import RtlSimulator
 from weft.sim.shrink import shrink
+
+from benchmarks.common import Record, print_table, write_json
 
 WATCHDOG_CYCLES = 5_000
 """A legal program makes progress within the longest latency."""

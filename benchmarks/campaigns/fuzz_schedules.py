@@ -35,7 +35,6 @@ from typing import Any
 
 import numpy as np
 import weft
-from weft.benchmarks.common import Record, print_table, write_json
 from weft.compiler import tensor as t
 from weft.compiler.graph.dtypes import step as float_step
 from weft.compiler.targets.accel.check import ProgramError
@@ -48,6 +47,8 @@ from weft.compiler.tensor.schedule import Step, apply_step
 from weft.compiler.tensor.visitor import stores_of
 from weft.hw.config import TINY
 from weft.runtime.errors import InputError
+
+from benchmarks.common import Record, print_table, write_json
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 

@@ -26,10 +26,11 @@ from functools import partial
 from pathlib import Path
 
 import weft
-from weft.benchmarks.campaigns.isolated import Broken, Isolated
 from weft.compiler.frontends.onnx.backend import ExecutingBackend, ReferenceBackend
 from weft.compiler.graph import Array, Module
 from weft.runtime.gpu.open import CUDA_VARIABLE, EMULATED
+
+from benchmarks.campaigns.isolated import Broken, Isolated
 
 LISTS = Path(__file__).parents[2] / "tests" / "onnx"
 SECONDS_AT_MOST = 120.0

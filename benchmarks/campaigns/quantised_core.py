@@ -7,7 +7,12 @@ have gaps; functions of few pieces between layers are sums of ramps. Random grap
 from __future__ import annotations
 
 import onnx
-from weft.benchmarks.campaigns.quantised_random import (
+from weft.compiler.graph import Call, Expr, Function, Module
+from weft.compiler.graph.visit import calls
+from weft.compiler.targets.accel.operators.lower import lower_function
+from weft.compiler.targets.accel.operators.moves import is_linked
+
+from benchmarks.campaigns.quantised_random import (
     Drawn,
     Draws,
     draw_conv,
@@ -17,12 +22,8 @@ from weft.benchmarks.campaigns.quantised_random import (
     draw_squeeze_excite,
     grown,
 )
-from weft.benchmarks.zoo.quantised_build import MisfitError
-from weft.benchmarks.zoo.quantised_forms import Inputs
-from weft.compiler.graph import Call, Expr, Function, Module
-from weft.compiler.graph.visit import calls
-from weft.compiler.targets.accel.operators.lower import lower_function
-from weft.compiler.targets.accel.operators.moves import is_linked
+from benchmarks.zoo.quantised_build import MisfitError
+from benchmarks.zoo.quantised_forms import Inputs
 
 FEATURES = ("empty matrices", "gaps closed", "gaps read", "ramps")
 """What `features` finds."""

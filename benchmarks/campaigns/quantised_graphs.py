@@ -38,13 +38,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import weft
-from weft.benchmarks.campaigns.isolated import Broken, Isolated
-from weft.benchmarks.campaigns.quantised_core import FEATURES, core_model, features
-from weft.benchmarks.campaigns.quantised_random import random_model
-from weft.benchmarks.campaigns.quantised_suite import FORMS, Tests, suite_tests, surprises, with_weights, write_list
-from weft.benchmarks.common import Record, print_table, write_json
-from weft.benchmarks.zoo.quantised_forms import PLAIN, Array, Form, Inputs, NotQuantisedError, quantised, random_form
-from weft.benchmarks.zoo.quantised_networks import NETWORKS, network
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Expr, Module, evaluate
@@ -53,10 +46,18 @@ from weft.compiler.targets.accel.link.phases import split_phases
 from weft.compiler.targets.registry import find_target
 from weft.compiler.targets.target import target_options
 from weft.errors import WeftError
-from weft.examples.precise import precise_session
 from weft.hw.config import CoreConfig, named_config
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
+
+from benchmarks.campaigns.isolated import Broken, Isolated
+from benchmarks.campaigns.quantised_core import FEATURES, core_model, features
+from benchmarks.campaigns.quantised_random import random_model
+from benchmarks.campaigns.quantised_suite import FORMS, Tests, suite_tests, surprises, with_weights, write_list
+from benchmarks.common import Record, print_table, write_json
+from benchmarks.zoo.quantised_forms import PLAIN, Array, Form, Inputs, NotQuantisedError, quantised, random_form
+from benchmarks.zoo.quantised_networks import NETWORKS, network
+from examples.precise import precise_session
 
 PARTS = ("suite", "random", "core", "networks")
 DEVICES = ("fsim", "rtl")

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from weft.benchmarks.zoo.quantised_build import MisfitError, Net
-from weft.benchmarks.zoo.quantised_forms import Inputs
+
+from benchmarks.zoo.quantised_build import MisfitError, Net
+from benchmarks.zoo.quantised_forms import Inputs
 
 OPSETS = (13, 15, 17, 18, 21)
 MAX_ELEMENTS = 6000

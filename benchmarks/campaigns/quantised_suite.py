@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import numpy_helper, version_converter
-from weft.benchmarks.zoo.quantised_forms import LEFT_ALONE, Form, Inputs
+
+from benchmarks.zoo.quantised_forms import LEFT_ALONE, Form, Inputs
 
 Tests = dict[str, tuple[onnx.ModelProto, Inputs]]
 

@@ -31,11 +31,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.benchmarks.campaigns.soak_disk import Disk, mounted
-from weft.benchmarks.campaigns.soak_models import FORMS, write_models, write_references
-from weft.benchmarks.campaigns.soak_worker import Orders
-from weft.benchmarks.common import Record, machine, print_table, processor, write_json
 from weft.cache import cache_folder
+
+from benchmarks.campaigns.soak_disk import Disk, mounted
+from benchmarks.campaigns.soak_models import FORMS, write_models, write_references
+from benchmarks.campaigns.soak_worker import Orders
+from benchmarks.common import Record, machine, print_table, processor, write_json
 
 FLAT = {"allocated": 0.02, "resident": 0.02, "own": 0.02, "files": 0.0, "threads": 0.0}
 """What must be flat, and how much it may grow from the second quarter of the run to the last."""

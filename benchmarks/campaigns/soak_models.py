@@ -16,9 +16,10 @@ from onnx import TensorProto, helper, numpy_helper
 from weft.compiler.frontends import read
 from weft.compiler.graph import evaluate
 from weft.compiler.model import CompiledModel, OpenModel
-from weft.examples.models.images import images
 from weft.runtime.module import LoadedModule
 from weft.runtime.open_module import OpenModule
+
+from examples.models.images import images
 
 Array = npt.NDArray[Any]
 Module = LoadedModule | OpenModule
@@ -80,7 +81,7 @@ FLOAT_TOLERANCE = 2e-6
 
 def write_models(folder: Path) -> None:
     """All models as ONNX files."""
-    from weft.examples.models.quantise import quantise  # workers do without onnxruntime, which has files of its own
+    from examples.models.quantise import quantise  # workers do without onnxruntime, which has files of its own
 
     shutil.copy(DIGITS, folder)
     samples = images(8, SIZE)
@@ -160,7 +161,7 @@ def independent(folder: Path, model: str, x: Array) -> Array:
     """The result by a path without kernels, devices and passes."""
     path = folder / f"{model}.onnx"
     if model == "open":
-        from weft.examples.precise import precise_session
+        from examples.precise import precise_session
 
         session = precise_session(path)
         return cast(Array, session.run(None, {session.get_inputs()[0].name: x})[0])

@@ -27,13 +27,14 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 import weft
-from weft.benchmarks.campaigns.soak_models import FORMS, Array, Form, Module, only, read_references
 from weft.cache import NO_ROOM, CacheError
 from weft.compiler.model import CompiledModel, CoreStep, OpenModel
 from weft.hw.errors import HardwareError
 from weft.runtime.errors import CoreFaultError, DeviceError, InputError
 from weft.runtime.module import LoadedModule
 from weft.sim.errors import BuildError
+
+from benchmarks.campaigns.soak_models import FORMS, Array, Form, Module, only, read_references
 
 BEAT_SECONDS = 1.0
 FEW_BUILDERS, MANY_BUILDERS = 10, 500

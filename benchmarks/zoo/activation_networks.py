@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import onnx
-from weft.benchmarks import decode
-from weft.benchmarks.tokens import FORM
-from weft.benchmarks.zoo.quantised_build import Net
-from weft.benchmarks.zoo.quantised_forms import quantised
+
+from benchmarks import decode
+from benchmarks.tokens import FORM
+from benchmarks.zoo.quantised_build import Net
+from benchmarks.zoo.quantised_forms import quantised
 
 STEP_LAYERS = 4
 

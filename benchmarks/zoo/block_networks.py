@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 import onnx
-from weft.benchmarks.zoo.quantised_build import Net
-from weft.benchmarks.zoo.quantised_forms import Inputs
+
+from benchmarks.zoo.quantised_build import Net
+from benchmarks.zoo.quantised_forms import Inputs
 
 Builder = Callable[[Net], tuple[str, ...]]
 

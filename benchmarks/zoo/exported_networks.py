@@ -6,7 +6,8 @@ import io
 
 import numpy as np
 import onnx
-from weft.benchmarks.zoo.quantised_forms import Inputs
+
+from benchmarks.zoo.quantised_forms import Inputs
 
 PREFIX = "timm:"
 """Of the names of these networks."""

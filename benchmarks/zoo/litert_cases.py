@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from weft.benchmarks.zoo.litert_models import Array, ModelWriter, options, schema
+
+from benchmarks.zoo.litert_models import Array, ModelWriter, options, schema
 
 FLOAT, QUANTISED = "float32", ("int8", "uint8", "int16")
 EVERY = (FLOAT, "int8", "uint8")

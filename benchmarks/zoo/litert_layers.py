@@ -7,8 +7,9 @@ from typing import Any
 
 import flatbuffers
 import numpy as np
-from weft.benchmarks.zoo.litert_cases import Case
-from weft.benchmarks.zoo.litert_models import interpreted, schema
+
+from benchmarks.zoo.litert_cases import Case
+from benchmarks.zoo.litert_models import interpreted, schema
 
 NAMES = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
 CODES = {code: name.lower() for name, code in vars(schema.TensorType).items() if isinstance(code, int)}

@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-from weft.benchmarks.zoo.litert_cases import SAME, VALID, Case, Maker
-from weft.benchmarks.zoo.litert_models import options
+
+from benchmarks.zoo.litert_cases import SAME, VALID, Case, Maker
+from benchmarks.zoo.litert_models import options
 
 RELU, RELU6 = 1, 3
 

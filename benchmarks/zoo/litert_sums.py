@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from weft.benchmarks.zoo.litert_cases import ACTIVATIONS, Case, Maker
-from weft.benchmarks.zoo.litert_models import options
+
+from benchmarks.zoo.litert_cases import ACTIVATIONS, Case, Maker
+from benchmarks.zoo.litert_models import options
 
 WHOLE, ROWS, COLUMNS = (256, 256), (256, 1), (1, 256)
 FORMS: dict[str, tuple[tuple[tuple[int, int], tuple[int, int]], int | None]] = {

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from weft.examples.models.images import images
-from weft.examples.models.quantise import quantise
+
+from examples.models.images import images
+from examples.models.quantise import quantise
 
 Array = npt.NDArray[Any]
 

@@ -24,10 +24,11 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnxruntime.quantization.shape_inference import quant_pre_process
-from weft.benchmarks.zoo import peer_networks, quantised_build
-from weft.benchmarks.zoo.quantised_forms import Form, Inputs, quantised
-from weft.examples.models.build import CACHE, build
-from weft.examples.models.images import images
+
+from benchmarks.zoo import peer_networks, quantised_build
+from benchmarks.zoo.quantised_forms import Form, Inputs, quantised
+from examples.models.build import CACHE, build
+from examples.models.images import images
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "examples" / "digits"))

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx
-from weft.benchmarks.zoo.quantised_build import Net
-from weft.benchmarks.zoo.whole_networks import bert_classifier, efficientnet_b0, mlp_mixer, vit
+
+from benchmarks.zoo.quantised_build import Net
+from benchmarks.zoo.whole_networks import bert_classifier, efficientnet_b0, mlp_mixer, vit
 
 Builder = Callable[[Net], tuple[str, ...]]
 

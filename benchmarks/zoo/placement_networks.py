@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto
-from weft.benchmarks.zoo.placement_graph import QuantisedGraph
+
+from benchmarks.zoo.placement_graph import QuantisedGraph
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from weft.benchmarks.zoo.quantised_forms import Inputs
+
+from benchmarks.zoo.quantised_forms import Inputs
 
 Array = npt.NDArray[Any]
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 import onnx
-from weft.benchmarks.zoo.quantised_build import Net
-from weft.benchmarks.zoo.whole_networks import bert_classifier
+
+from benchmarks.zoo.quantised_build import Net
+from benchmarks.zoo.whole_networks import bert_classifier
 
 Builder = Callable[[Net], tuple[str, ...]]
 

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import onnx
-from weft.benchmarks.zoo.quantised_build import Net
+
+from benchmarks.zoo.quantised_build import Net
 
 Array = npt.NDArray[Any]
 T = Any

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from weft.benchmarks.zoo.quantised_build import Net
-from weft.benchmarks.zoo.quantised_forms import Inputs
+
+from benchmarks.zoo.quantised_build import Net
+from benchmarks.zoo.quantised_forms import Inputs
 
 Bend = Callable[[Net, str], str]
 

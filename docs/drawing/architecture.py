@@ -83,9 +83,7 @@ def weft_packages() -> Iterator[str]:
     """The folders of the package, from its root."""
     yield "."
     for init in ROOT.glob("*/**/__init__.py"):
-        folder = init.parent.relative_to(ROOT)
-        if folder.parts[0] not in ("tests", "build") and not folder.parts[0].startswith("."):
-            yield folder.as_posix()
+        yield init.parent.relative_to(ROOT).as_posix()
 
 
 @cache

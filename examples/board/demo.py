@@ -28,11 +28,12 @@ from weft.boards.loopback import daemon_missing, loopback_daemon
 from weft.boards.virtual_files import write_virtual_board
 from weft.compiler.model import CompiledModel
 from weft.errors import WeftError
-from weft.examples.models.build import build
-from weft.examples.models.images import images
 from weft.hw.config import CoreConfig
 from weft.progress import progress
 from weft.runtime.module import LoadedModule
+
+from examples.models.build import build
+from examples.models.images import images
 
 BOARD = "pynq-z2"
 DIGITS = Path(__file__).parents[1] / "digits" / "digits.onnx"

@@ -9,10 +9,10 @@ import numpy as np
 import weft
 from rich.console import Console
 from rich.progress import track
-from weft.examples.precise import precise_session
 from weft.runtime.report import engine_table, layer_table, placement_table
 
 from data import split_digits
+from examples.precise import precise_session
 
 HERE = Path(__file__).parent
 MODEL = HERE / "digits.onnx"

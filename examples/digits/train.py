@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from weft.examples.precise import precise_session
 
 from data import Digits, split_digits
+from examples.precise import precise_session
 from export import float_model, quantise
 from network import Array, Parameters, initial_parameters, logits, loss_and_gradients
 

@@ -18,13 +18,14 @@ import onnx
 import onnxruntime
 import typer
 from rich.console import Console
-from weft.examples.models.batch_norm import Report, folded, measured
-from weft.examples.models.images import images
-from weft.examples.models.measure import multiply_accumulates
-from weft.examples.models.mobilenet import mobilenet_v1, mobilenet_v2
-from weft.examples.models.network import ModelRequestError, NetworkBuilder
-from weft.examples.models.quantise import quantise
-from weft.examples.models.resnet import resnet18, resnet50
+
+from examples.models.batch_norm import Report, folded, measured
+from examples.models.images import images
+from examples.models.measure import multiply_accumulates
+from examples.models.mobilenet import mobilenet_v1, mobilenet_v2
+from examples.models.network import ModelRequestError, NetworkBuilder
+from examples.models.quantise import quantise
+from examples.models.resnet import resnet18, resnet50
 
 FOLDER = Path(__file__).parent
 CACHE = FOLDER.parents[1] / "build" / "models"

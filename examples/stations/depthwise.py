@@ -1,7 +1,7 @@
 """A depthwise network from random weights to the core, with the accuracy at every station."""
 
-from weft.examples.stations.networks import depthwise
-from weft.examples.stations.stations import Settings, main
+from examples.stations.networks import depthwise
+from examples.stations.stations import Settings, main
 
 SETTINGS = Settings(spread=3.0)
 

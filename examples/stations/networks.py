@@ -10,7 +10,8 @@ import weft
 from weft.compiler.graph import Array, Attrs, Constant, Expr, Function, Module, Span, TensorType, Tuple, Var
 from weft.compiler.graph.visit import respan
 from weft.compiler.operators import contract, nn
-from weft.examples.stations.shapes import CLASSES, SIZE
+
+from examples.stations.shapes import CLASSES, SIZE
 
 Parameters = dict[str, Array]
 

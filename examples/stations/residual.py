@@ -1,7 +1,7 @@
 """A residual network from random weights to the core, with the accuracy at every station."""
 
-from weft.examples.stations.networks import residual
-from weft.examples.stations.stations import Settings, main
+from examples.stations.networks import residual
+from examples.stations.stations import Settings, main
 
 SETTINGS = Settings(epochs=8)
 

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from weft.compiler.graph import Array, Module
-from weft.examples.stations.networks import Body, Parameters, inference_form, initial_parameters, training_form
-from weft.examples.stations.shapes import Images, shapes
 from weft.progress import Updates, progress
+
+from examples.stations.networks import Body, Parameters, inference_form, initial_parameters, training_form
+from examples.stations.shapes import Images, shapes
 
 BATCH = 64
 TEST_SEED, CALIBRATION_SEED, FIRST_TRAINING_SEED = 1, 2, 100

@@ -18,11 +18,12 @@ import numpy as np
 import weft
 from numpy.typing import NDArray
 from weft.compiler.graph import Array, Module
-from weft.examples.story.network import Parameters, Size, cached_module, parameters_count
-from weft.examples.story.text import parts, windows
-from weft.examples.story.train import Plan, trained
 from weft.progress import Updates, progress
 from weft.runtime.sampling import Sampling, generate
+
+from examples.story.network import Parameters, Size, cached_module, parameters_count
+from examples.story.text import parts, windows
+from examples.story.train import Plan, trained
 
 GROUP = 64
 """Weights that share a scale and a zero point: those of the core ``pynq-w4``."""

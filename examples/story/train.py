@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import weft
 from weft.compiler.graph import Array
-from weft.examples.story.network import Size, training_module
-from weft.examples.story.text import Bytes
 from weft.progress import Updates
+
+from examples.story.network import Size, training_module
+from examples.story.text import Bytes
 
 SEED = 0
 WARM_UP = 100

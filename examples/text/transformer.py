@@ -17,8 +17,9 @@ import weft
 from numpy.typing import NDArray
 from weft.compiler.graph import Array, Attrs, Constant, Expr, Function, Module, TensorType, Var
 from weft.compiler.operators import contract, nn
-from weft.examples.text.characters import Text, read_text
 from weft.progress import progress
+
+from examples.text.characters import Text, read_text
 
 SEED = 0
 

@@ -18,8 +18,9 @@ from weft.boards.virtual_files import VirtualBoard, write_virtual_board
 from weft.compiler.model import CompiledModel
 from weft.hw.config import TINY
 from weft.runtime.module import Array
-from weft.tests.boards import forked_board
-from weft.tests.boards.virtual_boards import BOARDS, MODEL, MakeBoard, design_of
+
+from tests.boards import forked_board
+from tests.boards.virtual_boards import BOARDS, MODEL, MakeBoard, design_of
 
 Forked = Callable[[VirtualBoard], Host]
 

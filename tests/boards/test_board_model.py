@@ -38,12 +38,13 @@ from weft.hw.isa import Engine, Finish, Sync
 from weft.hw.programs import assemble
 from weft.runtime.errors import CoreFaultError, DeviceError, InputError
 from weft.runtime.module import Array
-from weft.tests.boards.virtual_boards import MODEL, MakeBoard
-from weft.tests.boards.whole_models import identity_model, module_of, on_board, packed, run_here
-from weft.tests.compiler.targets.cpu.cross import skip_without
-from weft.tests.compiler.targets.cpu.programs import compiled, program_of
-from weft.tests.forks import status_of_child
-from weft.tests.waiting import wait_until
+
+from tests.boards.virtual_boards import MODEL, MakeBoard
+from tests.boards.whole_models import identity_model, module_of, on_board, packed, run_here
+from tests.compiler.targets.cpu.cross import skip_without
+from tests.compiler.targets.cpu.programs import compiled, program_of
+from tests.forks import status_of_child
+from tests.waiting import wait_until
 
 
 def whole_device(board: VirtualBoard, **changes: object) -> PynqDevice:

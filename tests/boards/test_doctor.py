@@ -18,8 +18,9 @@ from weft.boards.virtual_files import DEFECTS, write_overlay
 from weft.cli import app
 from weft.hw.config import TINY
 from weft.runtime.errors import DeviceError
-from weft.tests.boards.conftest import Forked
-from weft.tests.boards.virtual_boards import BOARDS, MakeBoard, design_of
+
+from tests.boards.conftest import Forked
+from tests.boards.virtual_boards import BOARDS, MakeBoard, design_of
 
 FOUND = {
     "no_flush": ("fetch", "what the host writes does not reach the core"),

@@ -26,10 +26,11 @@ from weft.compiler.operators.random_graphs import random_graph
 from weft.hw.config import TINY
 from weft.runtime.errors import CoreFaultError
 from weft.runtime.module import Array
-from weft.tests.boards.virtual_boards import MODEL, MakeBoard
-from weft.tests.boards.whole_models import arrays_of, item_bytes, module_of, packed
-from weft.tests.compiler.targets.cpu.cross import skip_without
-from weft.tests.compiler.targets.cpu.programs import compiled, program_of
+
+from tests.boards.virtual_boards import MODEL, MakeBoard
+from tests.boards.whole_models import arrays_of, item_bytes, module_of, packed
+from tests.compiler.targets.cpu.cross import skip_without
+from tests.compiler.targets.cpu.programs import compiled, program_of
 
 pytestmark = pytest.mark.long
 

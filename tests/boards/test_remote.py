@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from weft.benchmarks.campaigns.fuzz_link import fuzz
 from weft.boards.hosts import Host
 from weft.boards.link.frames import PREFIX, pack
 from weft.boards.link.messages import PROTOCOL
 from weft.boards.remote import BOOT, BoardLinkError, Link, command_line, remote_command
 from weft.runtime.errors import DeviceError
+
+from benchmarks.campaigns.fuzz_link import fuzz
 
 HELLO = {
     "ok": True,

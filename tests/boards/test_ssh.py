@@ -18,7 +18,8 @@ from weft.cli import app
 from weft.compiler.model import CompiledModel
 from weft.runtime.errors import DeviceError
 from weft.runtime.module import Array
-from weft.tests.boards.virtual_boards import MakeBoard
+
+from tests.boards.virtual_boards import MakeBoard
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from weft.boards.hosts import IMAGE_PYTHON, Host
 from weft.boards.remote import BOOT, BoardLinkError, Link
 from weft.boards.zipapp import zipapp
 
-DOCUMENTS = Path(weft.__file__).parent / "docs" / "boards-running.md"
+DOCUMENTS = Path(weft.__file__).parents[1] / "docs" / "boards-running.md"
 INSTALLED = "/usr/local/lib/weft-link.pyz"
 USER = "nobody"
 PROGRAMS = "/usr/sbin:/usr/local/sbin"

@@ -21,8 +21,9 @@ from weft.runtime.device import RtlDevice
 from weft.runtime.module import Array
 from weft.runtime.recording import RecordingDevice, recording_bytes, recording_from
 from weft.runtime.replay import replay
-from weft.tests.boards.conftest import Forked
-from weft.tests.boards.virtual_boards import MODEL, MakeBoard, device_on
+
+from tests.boards.conftest import Forked
+from tests.boards.virtual_boards import MODEL, MakeBoard, device_on
 
 
 @pytest.fixture

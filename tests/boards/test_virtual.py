@@ -17,7 +17,8 @@ from weft.hw.isa import Engine, Fault, Finish, Sync
 from weft.hw.programs import assemble
 from weft.runtime.errors import CoreFaultError, DeviceError
 from weft.runtime.module import Array
-from weft.tests.boards.virtual_boards import BOARDS, MODEL, MakeBoard, design_of, device_on
+
+from tests.boards.virtual_boards import BOARDS, MODEL, MakeBoard, design_of, device_on
 
 LOST = Sync(wait=1 << Engine.STORE, engine=Engine.LOAD)
 """Waits for a token that nobody sends."""

@@ -31,6 +31,7 @@ from weft.hw.verilog import run_yosys
 from .entries import CONTENT, KEY, entry, files, never
 
 ROOT = Path(__file__).parent.parent.parent
+PACKAGE = ROOT / "weft"
 
 
 # Where
@@ -60,8 +61,8 @@ def test_a_user_without_a_home_has_a_folder_that_cannot_be_made(monkeypatch: pyt
 
 
 def test_no_other_module_decides_where_files_are_kept() -> None:
-    packages = [ROOT / name for name in ("hw", "sim", "compiler", "runtime", "testbench")]
-    sources = [*ROOT.glob("*.py"), *(path for package in packages for path in package.rglob("*.py"))]
+    packages = [PACKAGE / name for name in ("hw", "sim", "compiler", "runtime", "testbench")]
+    sources = [*PACKAGE.glob("*.py"), *(path for package in packages for path in package.rglob("*.py"))]
     assert len(sources) > 200
     deciding = [path.name for path in sources if "XDG_CACHE" in path.read_text() or '"WEFT_CACHE"' in path.read_text()]
     assert deciding == ["cache.py"]

@@ -32,7 +32,8 @@ from weft.hw.mac_array_packed import Multipliers
 from weft.sim import build as rtl_build
 from weft.sim.waves import Waves
 from weft.testbench import build as bench_build
-from weft.tests.test_content import changed
+
+from tests.test_content import changed
 
 X = Var("x", TensorType((1, 4, 6, 6), "float32"))
 WEIGHTS = np.random.default_rng(0).standard_normal((8, 4, 3, 3)).astype(np.float32)
@@ -43,7 +44,7 @@ START = """
 import json, sys
 import numpy as np, weft
 from weft.cache import made_entries
-from weft.tests.cache.test_hits import *
+from tests.cache.test_hits import *
 """
 
 CPU = """

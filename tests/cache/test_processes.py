@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from weft import cache
 from weft.cache import kept, locked, look_up
-from weft.tests.threads import in_threads
+
+from tests.threads import in_threads
 
 from .entries import CONTENT, KEY, entry, files
 

@@ -14,7 +14,8 @@ from onnx import parser
 from weft.cli import app
 from weft.cli.errors import run
 from weft.cli.output import err
-from weft.examples.precise import precise_session
+
+from examples.precise import precise_session
 
 FLOATS = """
 <ir_version: 8, opset_import: ["" : 17]>

@@ -15,7 +15,8 @@ from weft.cli import app
 from weft.cli.errors import run
 from weft.cli.output import err
 from weft.compiler.graph import Array
-from weft.examples.story.network import Size, cached_module, training_module
+
+from examples.story.network import Size, cached_module, training_module
 
 SIZE = Size(width=16, heads=2, layers=1, hidden=16, positions=12)
 

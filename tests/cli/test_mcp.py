@@ -15,7 +15,7 @@ import weft
 from mcp import Client, StdioServerParameters, stdio_client
 from weft.cli.mcp_tools import server, words_of
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits"
 MODEL = str(DIGITS / "digits.onnx")
 
 

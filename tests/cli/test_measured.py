@@ -15,7 +15,7 @@ from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.target import Job
 from weft.sim import timing
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 
 
 @pytest.mark.parametrize("command", ["compile", "run", "profile"])

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.tests.cli.test_cli import MODEL, weft
+
+from tests.cli.test_cli import MODEL, weft
 
 MISTAKES = {
     # what is typed: what the answer has to hold

@@ -18,7 +18,7 @@ from weft.cli.commands import PARTS, loaded
 from weft.cli.errors import run
 from weft.cli.output import check_folders, check_places, err, json_text
 
-EXAMPLES = Path(weft.__file__).parent / "examples" / "digits"
+EXAMPLES = Path(weft.__file__).parents[1] / "examples" / "digits"
 
 
 def test_json_has_no_floats_that_json_lacks() -> None:

@@ -13,7 +13,7 @@ from weft.cli.errors import run
 from weft.cli.output import err
 from weft.compiler.passes import PassRecord, load_pass
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 
 CODE = """
 from weft.compiler.graph import call

@@ -12,7 +12,7 @@ from weft.cli.output import err
 from weft.compiler.targets.errors import CompileError
 from weft.runtime.errors import DeviceError
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ from weft.compiler.model import CompiledModel
 from weft.hw.isa import Vector
 from weft.hw.programs import assemble, disassemble
 from weft.runtime.artifact import load, save
-from weft.tests.verify.planted import with_program
+
+from tests.verify.planted import with_program
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 

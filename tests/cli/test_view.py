@@ -16,9 +16,10 @@ from weft.cli import app
 from weft.cli.errors import run
 from weft.cli.output import err
 from weft.sim import wasm
-from weft.tests.browser import shown_by_browser
-from weft.tests.cli.test_cli import MODEL, weft
-from weft.tests.view.test_page import SETTLED
+
+from tests.browser import shown_by_browser
+from tests.cli.test_cli import MODEL, weft
+from tests.view.test_page import SETTLED
 
 DETAILS = re.compile(r'id="details">(.*?)</script>', re.DOTALL)
 

@@ -28,8 +28,9 @@ from weft.compiler.graph import (
 from weft.compiler.graph.registry import apply
 from weft.compiler.passes.pipeline import PassOptions
 from weft.compiler.targets.accel.target import Accel, AccelOptions
-from weft.examples.precise import precise_session
 from weft.hw.config import PYNQ
+
+from examples.precise import precise_session
 
 onnxruntime.set_default_logger_severity(3)
 

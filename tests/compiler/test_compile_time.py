@@ -14,14 +14,15 @@ from types import FrameType
 import numpy as np
 import pytest
 import weft
-from weft.benchmarks.zoo.chains import KINDS
-from weft.benchmarks.zoo.chains import chain as chain_network
 from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, Module, TensorType, Var, call, ir
 from weft.compiler.model import Layer
 from weft.compiler.targets.accel.link.host_part import _Reasons
 from weft.compiler.targets.loops import fusion
 from weft.compiler.targets.loops.fusion import FusionLimits
 from weft.compiler.targets.memory_plan import Lifetime, place_owners
+
+from benchmarks.zoo.chains import KINDS
+from benchmarks.zoo.chains import chain as chain_network
 
 WEIGHTS = Constant(np.ones((4, 4, 1, 1), np.float32))
 

@@ -15,16 +15,17 @@ import onnxruntime
 import pytest
 import weft
 from onnx import TensorProto, helper
-from weft.benchmarks.zoo.placement_graph import QuantisedGraph
 from weft.compiler.frontends.errors import NeedsValueError
 from weft.compiler.model import CutModel
 from weft.compiler.targets.cpu.export import export_objects
 from weft.compiler.targets.cpu.processor import named_target
 from weft.errors import WeftError
-from weft.examples.precise import precise_session
 from weft.hw.system_config import SystemConfig
 from weft.runtime.profile_host import profile_host
 from weft.runtime.report import placement_records
+
+from benchmarks.zoo.placement_graph import QuantisedGraph
+from examples.precise import precise_session
 
 BOXES, CLASSES = 40, 3
 TARGETS: dict[str, tuple[dict[str, Any], str | None]] = {

@@ -19,7 +19,8 @@ from weft.compiler.targets.cpu.intrinsics import KINDS
 from weft.compiler.tensor import Schedule
 from weft.hw.config import NAMED
 from weft.hw.isa import Opcode, instruction_layout
-from weft.tests.browser import shown_by_browser
+
+from tests.browser import shown_by_browser
 
 DOCS = Path(__file__).parents[2] / "docs"
 

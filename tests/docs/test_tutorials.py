@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from weft.docs.tutorial_pages import blocks, drawn, run
+
+from docs.tutorial_pages import blocks, drawn, run
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("[0-9]*.md"))
@@ -38,7 +39,7 @@ def test_pages_need_nothing_that_only_tests_need() -> None:
         for block in blocks(page.read_text()):
             if block.kind == "python":
                 found = [node for node in ast.walk(ast.parse(block.text)) if isinstance(node, ast.ImportFrom)]
-                names |= {node.module for node in found if node.module and node.module.startswith("weft.tests")}
+                names |= {node.module for node in found if node.module and node.module.startswith("tests.")}
     assert names
     code = f"import sys; sys.modules.update(dict.fromkeys({OF_TESTS})); import {', '.join(sorted(names))}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

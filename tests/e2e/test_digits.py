@@ -10,8 +10,9 @@ import weft
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import evaluate
 from weft.compiler.model import CompiledModel
-from weft.examples.digits.data import split_digits
-from weft.examples.precise import precise_session
+
+from examples.digits.data import split_digits
+from examples.precise import precise_session
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 

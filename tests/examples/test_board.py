@@ -10,7 +10,7 @@ import pytest
 import weft
 from weft.boards.loopback import daemon_missing
 
-DEMO = Path(weft.__file__).parent / "examples" / "board" / "demo.py"
+DEMO = Path(weft.__file__).parents[1] / "examples" / "board" / "demo.py"
 
 WITHOUT_DAEMON = """
 import runpy, sys

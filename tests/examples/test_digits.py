@@ -10,9 +10,10 @@ import onnx
 import pytest
 import weft
 from weft.compiler.frontends import from_onnx
-from weft.examples.digits.data import TEST_IMAGES, split_digits
-from weft.examples.digits.network import initial_parameters, loss_and_gradients
-from weft.examples.precise import precise_session
+
+from examples.digits.data import TEST_IMAGES, split_digits
+from examples.digits.network import initial_parameters, loss_and_gradients
+from examples.precise import precise_session
 
 MODEL_PATH = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 

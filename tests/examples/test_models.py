@@ -15,13 +15,14 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 from onnx import helper
-from weft.examples.models import build as models
-from weft.examples.models.batch_norm import folded, measured, weights_of
-from weft.examples.models.build import ARCHITECTURES, Request, build
-from weft.examples.models.images import HIGHEST, LOWEST, images
-from weft.examples.models.measure import multiply_accumulates
-from weft.examples.models.network import Activation, ModelRequestError, NetworkBuilder
-from weft.examples.precise import precise_session
+
+from examples.models import build as models
+from examples.models.batch_norm import folded, measured, weights_of
+from examples.models.build import ARCHITECTURES, Request, build
+from examples.models.images import HIGHEST, LOWEST, images
+from examples.models.measure import multiply_accumulates
+from examples.models.network import Activation, ModelRequestError, NetworkBuilder
+from examples.precise import precise_session
 
 Array = NDArray[np.float32]
 

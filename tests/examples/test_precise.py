@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from weft.examples.precise import precise_session
+
+from examples.precise import precise_session
 
 ROOT = Path(__file__).parent.parent.parent
 MAKES_ITS_OWN = {
@@ -21,7 +22,7 @@ def test_sessions_are_made_in_one_place() -> None:
     kept = {"build", ".venv", "findings", "dist"}
     files = [path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0] not in kept]
     making = {str(path.relative_to(ROOT)) for path in files if CALLED in path.read_text()}
-    assert making == set(MAKES_ITS_OWN), "ask weft.examples.precise for a session"
+    assert making == set(MAKES_ITS_OWN), "ask examples.precise for a session"
     assert 'entry("session.x64quantprecision", "1")' in (ROOT / "benchmarks/first.py").read_text()
 
 

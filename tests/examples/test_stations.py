@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from weft.examples.stations.depthwise import SETTINGS
-from weft.examples.stations.networks import depthwise, inference_form, initial_parameters, residual, training_form
-from weft.examples.stations.shapes import CLASSES, SIZE, shapes
-from weft.examples.stations.stations import Settings, main
+
+from examples.stations.depthwise import SETTINGS
+from examples.stations.networks import depthwise, inference_form, initial_parameters, residual, training_form
+from examples.stations.shapes import CLASSES, SIZE, shapes
+from examples.stations.stations import Settings, main
 
 
 def test_images_follow_from_seed_and_number() -> None:

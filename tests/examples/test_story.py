@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import weft
 from weft.compiler.graph import Array, evaluate
-from weft.examples.story.network import Size, cached_module, parameters_count, training_module
-from weft.examples.story.story import Amounts, Station, stations, told
-from weft.examples.story.text import parts, reference, windows
-from weft.examples.story.train import Plan, trained
 from weft.runtime.sampling import Sampling
+
+from examples.story.network import Size, cached_module, parameters_count, training_module
+from examples.story.story import Amounts, Station, stations, told
+from examples.story.text import parts, reference, windows
+from examples.story.train import Plan, trained
 
 SIZE = Size(width=64, heads=2, layers=1, hidden=64, positions=24)
 PLAN = Plan(steps=60, length=24, batch=8, rate=1e-2)

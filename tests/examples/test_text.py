@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import weft
 from weft.compiler.graph import evaluate
-from weft.examples.text.characters import CHARACTERS, Text, read_text
-from weft.examples.text.transformer import Size, batch_of, main, model, training_of
+
+from examples.text.characters import CHARACTERS, Text, read_text
+from examples.text.transformer import Size, batch_of, main, model, training_of
 
 SMALL = Size(characters=12, width=8, heads=2, layers=1, context=6, batch=2)
 

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from weft.benchmarks import explore
+
+from benchmarks import explore
 
 SPACE = """
 name = "two cores"

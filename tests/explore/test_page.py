@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 import weft
-from weft.benchmarks.campaigns.in_browser import HEADLESS
 from weft.compiler.tune.database import Database
 from weft.explore.live import LivePage
 from weft.explore.measure import Measure, Network
 from weft.explore.page import explore_page, page_data
 from weft.explore.space import Design, Space
 from weft.explore.study import Study, explore
-from weft.tests.browser import browser, shown_by_browser
-from weft.tests.waiting import wait_until
+
+from benchmarks.campaigns.in_browser import HEADLESS
+from tests.browser import browser, shown_by_browser
+from tests.waiting import wait_until
 
 NETWORK = Network("net", "</script>.onnx", "1" * 32)
 AXES = {"block_in": [8, 16, 32], "block_out": [8, 16], "bus_bits": [64, 128], "queue_depth": [8, 16, 32, 64]}

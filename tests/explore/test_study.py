@@ -12,7 +12,6 @@ from typing import Any
 import onnx
 import pytest
 import weft
-from weft.benchmarks.zoo.litert_networks import digits as litert_digits
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.tune.database import Database
 from weft.compiler.tune.errors import TuningError
@@ -24,6 +23,8 @@ from weft.explore.study import Study, explore
 from weft.runtime.errors import DeviceError
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
+
+from benchmarks.zoo.litert_networks import digits as litert_digits
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 NETWORKS = (Network("a", "a.onnx", "1" * 32), Network("b", "b.onnx", "2" * 32))

@@ -27,7 +27,7 @@ from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.loops.fusion import why_not_compiled
 from weft.compiler.targets.loops.prepare import prepare
 
-ROOT = Path(weft.__file__).parent
+ROOT = Path(weft.__file__).parents[1]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
 FILE = Path(__file__).with_name("c_target.py")
 Command = Callable[..., Any]

@@ -17,9 +17,10 @@ import weft
 from weft.hw.isa import Engine
 from weft.runtime.errors import CoreFaultError, DeviceError
 from weft.runtime.trace import layer_cycles
-from weft.tests.forks import status_of_child
 
-ROOT = Path(weft.__file__).parent
+from tests.forks import status_of_child
+
+ROOT = Path(weft.__file__).parents[1]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
 FOLDER = Path(__file__).parent
 IMAGE = {"image": np.random.default_rng(0).random((1, 1, 8, 8)).astype(np.float32)}

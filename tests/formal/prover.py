@@ -214,7 +214,7 @@ class MutantFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, mutant: Mutant) -> None:
         self._mutant = mutant
         self._module = f"weft.hw.{mutant.module}"
-        self._path = ROOT / "hw" / f"{mutant.module}.py"
+        self._path = ROOT / "weft" / "hw" / f"{mutant.module}.py"
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -34,7 +34,7 @@ def test_a_faulty_core_is_refuted(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(PROOFS))
 def test_each_mutant_stands_in_its_source_once(name: str) -> None:
     mutant = PROOFS[name].mutant
-    assert (ROOT / "hw" / f"{mutant.module}.py").read_text().count(mutant.old) == 1
+    assert (ROOT / "weft" / "hw" / f"{mutant.module}.py").read_text().count(mutant.old) == 1
 
 
 @pytest.mark.long

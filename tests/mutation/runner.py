@@ -19,6 +19,7 @@ from pathlib import Path
 from .mutants import Mutant
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "weft"
 NOT_COPIED = (".*", "build", "dist")
 
 CORE_QUICK = (
@@ -88,7 +89,7 @@ class Outcome:
     key: str
 
 
-def mutated_source(mutant: Mutant, root: Path = ROOT) -> str:
+def mutated_source(mutant: Mutant, root: Path = PACKAGE) -> str:
     """The file's text with the fault; :class:`SuiteError` if its line is not there exactly once."""
     source = (root / mutant.path).read_text()
     if (count := source.count(mutant.old)) != 1:
@@ -100,19 +101,19 @@ def run_suite(mutant: Mutant | None, suite: Sequence[str], cache: Path) -> tuple
     """The first failure (empty: none) and the seconds; without a mutant the suite runs on the package as it is."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="weft-mutant-") as folder:
-        package = Path(folder) / "weft"
-        copy_package(package, suite)
+        copy = Path(folder) / "copy"
+        copy_project(copy, suite)
         if mutant is not None:
-            (package / mutant.path).write_text(mutated_source(mutant))
-        caught_by = _first_failure(package, suite, cache)
+            (copy / "weft" / mutant.path).write_text(mutated_source(mutant))
+        caught_by = _first_failure(copy, suite, cache)
     return caught_by, time.monotonic() - begin
 
 
-def copy_package(package: Path, suite: Sequence[str]) -> None:
+def copy_project(copy: Path, suite: Sequence[str]) -> None:
     """The package with its tests and their compiled files: they are those of unchanged sources."""
-    shutil.copytree(ROOT, package, ignore=shutil.ignore_patterns(*NOT_COPIED))
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED))
     if not needs_package(suite):
-        (package / "__init__.py").write_text("")
+        (copy / "weft" / "__init__.py").write_text("")
 
 
 def needs_package(suite: Sequence[str]) -> bool:
@@ -130,7 +131,7 @@ def suite_of(mutant: Mutant) -> tuple[str, ...]:
     """
     if mutant.tests:
         return mutant.tests
-    source = ROOT / mutant.path
+    source = PACKAGE / mutant.path
     modules = set(_modules_of(source))
     stem = source.stem
 
@@ -182,7 +183,9 @@ def _targets(path: Path, node: ast.AST) -> list[Path]:
     if node.level:
         folder = path.parents[node.level - 1]
     elif parts[0] == "weft":
-        folder, parts = ROOT, parts[1:]
+        folder, parts = PACKAGE, parts[1:]
+    elif parts[0] in ("tests", "benchmarks", "examples"):
+        folder = ROOT
     else:
         return []
     base = folder.joinpath(*parts)
@@ -190,11 +193,11 @@ def _targets(path: Path, node: ast.AST) -> list[Path]:
     return [candidate for candidate in candidates if candidate.is_file()]
 
 
-def _first_failure(package: Path, suite: Sequence[str], cache: Path) -> str:
+def _first_failure(copy: Path, suite: Sequence[str], cache: Path) -> str:
     options = ["-x", "-q", "--no-header", "--tb=no", "-rfE", "-p", "no:cacheprovider", "--hypothesis-profile=mutation"]
     options += [f"--deselect=tests/sim/test_fuzz.py::{name}" for name in LEFT_OUT]
     environment = os.environ | {
-        "PYTHONPATH": str(package.parent),
+        "PYTHONPATH": str(copy),
         # Mutants must not push real cores out of the user's cache; the compiled Yosys is shared.
         "WEFT_CACHE": str(cache),
         "YOWASP_CACHE_DIR": os.environ.get("YOWASP_CACHE_DIR", str(_user_cache() / "YoWASP")),
@@ -202,7 +205,7 @@ def _first_failure(package: Path, suite: Sequence[str], cache: Path) -> str:
     command = [sys.executable, "-P", "-m", "pytest", *options, *suite]
     try:
         result = subprocess.run(
-            command, cwd=package, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS_AT_MOST
+            command, cwd=copy, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS_AT_MOST
         )
     except subprocess.TimeoutExpired:
         return f"no answer within {SECONDS_AT_MOST} s"
@@ -263,9 +266,8 @@ def keys_without_fault(test: str) -> tuple[str, str]:
 @cache
 def package_texts() -> tuple[str, ...]:
     """What the package's files hold."""
-    folders = [path for path in ROOT.iterdir() if path.is_dir() and (path / "__init__.py").exists()]
-    files = [*ROOT.glob("*.py"), *(path for folder in folders for path in folder.rglob("*") if path.is_file())]
-    return tuple(path.read_text() for path in sorted(files) if path.suffix in (".py", ".h", ".cpp"))
+    files = sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".h", ".cpp"))
+    return tuple(path.read_text() for path in files)
 
 
 def _texts(folders: Iterable[str]) -> Iterator[str]:

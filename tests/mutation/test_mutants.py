@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from .mutants import MUTANTS, PARTS, Mutant
-from .runner import BUILDING, ROOT, SUITES, State, SuiteError, mutated_source, run_suite, suite_of
+from .runner import BUILDING, PACKAGE, ROOT, SUITES, State, SuiteError, mutated_source, run_suite, suite_of
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_mutant_changes_its_file_and_still_parses(mutant: Mutant) -> None:
     assert mutant.old != mutant.new
-    source, changed = (ROOT / mutant.path).read_text(), mutated_source(mutant)
+    source, changed = (PACKAGE / mutant.path).read_text(), mutated_source(mutant)
     if mutant.path.endswith(".py"):
         assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
 
@@ -25,7 +25,7 @@ def test_names_are_unique() -> None:
 
 
 def test_every_module_with_gates_has_a_mutant() -> None:
-    with_gates = {f"hw/{path.name}" for path in (ROOT / "hw").glob("*.py") if "def elaborate(" in path.read_text()}
+    with_gates = {f"hw/{path.name}" for path in (PACKAGE / "hw").glob("*.py") if "def elaborate(" in path.read_text()}
     assert {mutant.path for mutant in PARTS["hardware"]} == with_gates
 
 

@@ -9,10 +9,11 @@ from functools import cache
 
 import numpy as np
 import pytest
-from weft.benchmarks import operator_sweep as sweep
-from weft.benchmarks import sweep_exact as exact
-from weft.benchmarks.sweep_cases import Case
 from weft.compiler.targets.cpu.processor import PRETENDED, executable_here
+
+from benchmarks import operator_sweep as sweep
+from benchmarks import sweep_exact as exact
+from benchmarks.sweep_cases import Case
 
 EVERY = {"numpy": 3, "cpu": 31}
 EVERY_AT_A_LEVEL = 97

@@ -6,8 +6,9 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
-from weft.benchmarks import placement
-from weft.benchmarks.zoo import placement_networks as networks
+
+from benchmarks import placement
+from benchmarks.zoo import placement_networks as networks
 
 NAMES = list(networks.NETWORKS)
 FORMS = networks.forms()

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft.benchmarks.campaigns import quantised_core
-from weft.benchmarks.campaigns import quantised_graphs as trial_module
 from weft.hw.config import named_config
+
+from benchmarks.campaigns import quantised_core
+from benchmarks.campaigns import quantised_graphs as trial_module
 
 Case, Trial = trial_module.Case, trial_module.Trial
 SAMPLE = (3,)

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from weft.benchmarks.campaigns import isolated
-from weft.benchmarks.campaigns import quantised_graphs as graphs
-from weft.benchmarks.campaigns import quantised_suite as suite
 from weft.hw.config import named_config
+
+from benchmarks.campaigns import isolated
+from benchmarks.campaigns import quantised_graphs as graphs
+from benchmarks.campaigns import quantised_suite as suite
 
 EVERY = 149
 """Of the suite's cases, one in so many; the long test takes all."""

@@ -8,8 +8,9 @@ import sys
 from typing import Any
 
 import pytest
-from weft.benchmarks.campaigns import onnx_suite
 from weft.runtime.gpu.opencl import OPTIONS_VARIABLE
+
+from benchmarks.campaigns import onnx_suite
 
 EVERY = {"reference": 10, "cpu": 60, "cuda": 120}  # of the suite's tests, one in so many; all by `make test-long`
 EVERY_ON_OPENCL = 60

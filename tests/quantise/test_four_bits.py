@@ -10,10 +10,11 @@ import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Var, call, evaluate
-from weft.examples.story.network import Size, layer_module
 from weft.hw.config import PYNQ_W4
 from weft.quantise import QuantiseError
 from weft.quantise.four_bits import fitted
+
+from examples.story.network import Size, layer_module
 
 
 def has_the_form(group: np.ndarray) -> bool:

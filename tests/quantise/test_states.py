@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import weft
 from weft.compiler.graph import Array, Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call
-from weft.examples.story.network import Size, cached_module, training_module
 from weft.quantise import QuantiseError, eight_bit_states
+
+from examples.story.network import Size, cached_module, training_module
 
 SIZE = Size(width=16, heads=2, layers=2, hidden=16, positions=6, tokens=24)
 TOKENS = (3, 20, 7, 7, 11, 0)

@@ -12,9 +12,10 @@ from weft.compiler.targets.cpu.llvm.threads import SLEEPERS
 from weft.compiler.targets.loops.prepare import prepare
 from weft.runtime.errors import InputError
 from weft.runtime.host import HostExecutor, _address
-from weft.tests.forks import status_of_child
-from weft.tests.threads import in_threads
-from weft.tests.waiting import wait_until
+
+from tests.forks import status_of_child
+from tests.threads import in_threads
+from tests.waiting import wait_until
 
 X = Var("x", TensorType((64, 48), "float32"))
 AT = Var("at", TensorType((5,), "int64"))

@@ -26,7 +26,7 @@ import ctypes, sys
 import numpy as np
 import weft
 from weft.runtime import machine_code
-from weft.tests.runtime.test_machine_code import MODULE, VALUE
+from tests.runtime.test_machine_code import MODULE, VALUE
 
 model = weft.compile(MODULE, target="cpu")
 libc = ctypes.CDLL(None)

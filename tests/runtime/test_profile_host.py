@@ -24,7 +24,7 @@ from weft.runtime.module import LoadedModule
 from weft.runtime.plots import write_host_plot
 from weft.runtime.profile_host import KernelProfile, profile_host
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 ROOF = MachineRoof("a processor", 1, 100.0, 400.0, ((1 << 14, 200.0), (1 << 20, 50.0), (1 << 26, 10.0)))
 
 

@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Array, Module
 from weft.compiler.model import CompiledModel, HostStep, Resident
-from weft.examples.story.network import Size, cached_module, training_module
 from weft.runtime.artifact import from_bytes, to_bytes
 from weft.runtime.artifact_check import check_model
 from weft.runtime.errors import ArtifactError, CoreFaultError, DeviceError, SessionError
 from weft.runtime.module import LoadedModule
 from weft.runtime.session import Session
 from weft.sim.result import RunResult
+
+from examples.story.network import Size, cached_module, training_module
 
 SIZE = Size(width=16, heads=2, layers=1, hidden=24, positions=20, tokens=20)
 TOKENS = np.random.default_rng(0).integers(0, SIZE.tokens, 40).tolist()

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import weft
 from weft.compiler.graph import Array, Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call, evaluate
-from weft.examples.story.network import Size, cached_module, training_module
 from weft.runtime.errors import CoreFaultError, DeviceError, SessionError
 from weft.runtime.module import LoadedModule
 from weft.sim.result import RunResult
+
+from examples.story.network import Size, cached_module, training_module
 
 SIZE = Size(width=16, heads=2, layers=2, hidden=24, positions=12, tokens=20)
 

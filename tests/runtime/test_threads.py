@@ -17,8 +17,9 @@ from weft.runtime.device import FsimDevice
 from weft.runtime.errors import DeviceError
 from weft.runtime.module import LoadedModule
 from weft.runtime.run_lock import RunLock
-from weft.tests.forks import status_of_child
-from weft.tests.threads import in_threads
+
+from tests.forks import status_of_child
+from tests.threads import in_threads
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 IMAGES = 8

@@ -20,12 +20,13 @@ from weft.hw.dram_rate import DramRate
 from weft.runtime.profile import profile
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
-from weft.tests.compiler.targets.accel.operators.test_weight_groups import layer as of_weights
-from weft.tests.compiler.targets.accel.operators.test_weight_groups import weights
-from weft.tests.compiler.targets.accel.quantised_layers import layer, module_of, quantised, variable
 from weft.tune.least_cycles import FARTHEST, LeastCycles, _Program, least_cycles
 from weft.tune.least_report import least_line, least_records
 from weft.tune.tasks import tasks_of
+
+from tests.compiler.targets.accel.operators.test_weight_groups import layer as of_weights
+from tests.compiler.targets.accel.operators.test_weight_groups import weights
+from tests.compiler.targets.accel.quantised_layers import layer, module_of, quantised, variable
 
 SMALL = replace(TINY, name="small", wgt_depth=64, inp_depth=128, acc_depth=128)
 PLAIN = replace(PYNQ, name="plain", depthwise=0)

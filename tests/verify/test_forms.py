@@ -10,14 +10,15 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
-from weft.benchmarks.campaigns import certificate_mutants as campaign
-from weft.benchmarks.campaigns.certificate_forms import FORMS, SELDOM, Case, all_cases, case_of
-from weft.benchmarks.campaigns.certificate_mutants import Found, Lines, changed_lines, digest_of, judged
-from weft.benchmarks.campaigns.in_memory import planted
 from weft.compiler.targets.accel.operators import packed_layout
 from weft.compiler.targets.accel.passes.pack_layout import pack_function
-from weft.tests.mutation.mutants import Mutant
 from weft.verify import verify
+
+from benchmarks.campaigns import certificate_mutants as campaign
+from benchmarks.campaigns.certificate_forms import FORMS, SELDOM, Case, all_cases, case_of
+from benchmarks.campaigns.certificate_mutants import Found, Lines, changed_lines, digest_of, judged
+from benchmarks.campaigns.in_memory import planted
+from tests.mutation.mutants import Mutant
 
 QUICK = [form for form in FORMS if form not in SELDOM]
 FORMER_ALARMS = [("rows", 3)]

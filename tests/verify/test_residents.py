@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from weft.compiler.model import CompiledModel, HostStep, Resident
-from weft.tests.runtime.test_residents import compiled, residents
 from weft.verify import verify
+
+from tests.runtime.test_residents import compiled, residents
 
 
 def with_resident(model: CompiledModel, **fields: Any) -> CompiledModel:

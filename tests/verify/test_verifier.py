@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import weft
 from weft.api import integer_graph
-from weft.benchmarks.zoo.litert_cases import FAMILIES
 from weft.compiler.compile import compile_model
 from weft.compiler.graph import Attrs, Constant, Function, Module, Span, TensorType, Var, call
 from weft.compiler.graph.visit import substitute, topological_order
@@ -25,18 +24,20 @@ from weft.hw.config import PYNQ, PYNQ_TABLES, TINY, CoreConfig
 from weft.hw.dram_rate import DramRate
 from weft.hw.isa import Load, Scratchpad, Vector
 from weft.hw.programs import assemble, disassemble
-from weft.tests.compiler.onnx_models import FloatModel, quantise
-from weft.tests.compiler.targets.accel import chains, kernels
-from weft.tests.compiler.targets.accel.quantised_layers import layer as layer_of
-from weft.tests.compiler.targets.accel.quantised_layers import quantised, variable
-from weft.tests.compiler.targets.accel.test_random_shapes import KINDS, Layer
-from weft.tests.verify.planted import plant, with_program
 from weft.verify import VerifyError, verify
 from weft.verify.counterexample import random_inputs, simulated
 from weft.verify.graph import evaluated
 from weft.verify.integer_operators import Context, of_byte
 from weft.verify.keyed import Keys
 from weft.verify.values import OneByte
+
+from benchmarks.zoo.litert_cases import FAMILIES
+from tests.compiler.onnx_models import FloatModel, quantise
+from tests.compiler.targets.accel import chains, kernels
+from tests.compiler.targets.accel.quantised_layers import layer as layer_of
+from tests.compiler.targets.accel.quantised_layers import quantised, variable
+from tests.compiler.targets.accel.test_random_shapes import KINDS, Layer
+from tests.verify.planted import plant, with_program
 
 
 @cache

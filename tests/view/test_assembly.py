@@ -9,9 +9,10 @@ from weft.compiler.targets.cpu.kernels import loop_target
 from weft.compiler.targets.cpu.processor import named_target
 from weft.compiler.targets.loops.link import link_host
 from weft.compiler.targets.loops.prepare import prepare
-from weft.tests.compiler.targets.cpu.test_build import MODULE
-from weft.tests.compiler.targets.cpu.test_byte_forms import convolution, loop_of_products
 from weft.view.assembly import KINDS, Listing, form_of, kind_of, listing, mnemonic_of
+
+from tests.compiler.targets.cpu.test_build import MODULE
+from tests.compiler.targets.cpu.test_byte_forms import convolution, loop_of_products
 
 MULTIPLY = KINDS.index("multiply-accumulate")
 

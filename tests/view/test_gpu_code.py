@@ -9,11 +9,12 @@ import weft
 from weft.cli import view_kernels
 from weft.cli.view_kernels import gpu_roof, host_codes
 from weft.compiler.model import CompiledModel
-from weft.tests.browser import shown_by_browser
 from weft.view.assembly import KINDS
 from weft.view.gpu_code import ptx_listing
 from weft.view.page import view_page
 from weft.view.side import side
+
+from tests.browser import shown_by_browser
 
 from .conftest import DIGITS
 from .test_page import SETTLED, WIDE

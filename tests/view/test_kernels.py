@@ -15,11 +15,12 @@ from weft.compiler.targets.cpu.build import assemblies
 from weft.compiler.targets.cpu.processor import named_target
 from weft.runtime.machine_roof import MachineRoof
 from weft.runtime.profile_host import kernels_of
-from weft.tests.browser import shown_by_browser
 from weft.view.assembly import KINDS
 from weft.view.kernels import HostCodes
 from weft.view.page import view_page
 from weft.view.side import side
+
+from tests.browser import shown_by_browser
 
 from .test_page import SETTLED, WIDE
 
@@ -198,6 +199,6 @@ def test_without_code_the_loops_are_there(digits_on_v3: CompiledModel) -> None:
 
 
 def test_names_of_kinds_fit_the_page() -> None:
-    script = (Path(__file__).parents[2] / "view" / "kernels.js").read_text()
+    script = (Path(__file__).parents[2] / "weft" / "view" / "kernels.js").read_text()
     tones = script.split("const KIND_TONES = [")[1].split("]")[0].split(",")
     assert len(tones) == len(KINDS)

@@ -15,8 +15,9 @@ from weft.cli.view_live import hosts_in_page
 from weft.compiler.model import CompiledModel, HostStep
 from weft.runtime.device import memory_of
 from weft.sim.timing import predict
-from weft.tests.browser import shown_by_browser
 from weft.view.live import StepRecorder, live_model, live_page, packed
+
+from tests.browser import shown_by_browser
 
 from .conftest import DIGITS
 

@@ -16,9 +16,10 @@ from weft.hw.programs import disassemble
 from weft.runtime.device import memory_of
 from weft.runtime.profile import profile
 from weft.runtime.profile_whatif import predict_runs
-from weft.tests.browser import shown_by_browser
 from weft.view.page import view_page
 from weft.view.side import side
+
+from tests.browser import shown_by_browser
 
 WIDE = "--window-size=1300,1000"
 SETTLED = """

@@ -13,7 +13,8 @@ from weft.boards.standalone.simulated import SimulatedBoard
 from weft.hw.config import TINY
 from weft.hw.registers import MAGIC, Register
 from weft.hw.standalone.protocol import SPACE_SHIFT, WORDS, Space
-from weft.tests.boards.standalone.lines import Line
+
+from tests.boards.standalone.lines import Line
 
 
 @pytest.fixture

@@ -32,7 +32,8 @@ from weft.compiler.graph.visit import topological_order
 from weft.compiler.operators import contract, nn
 from weft.compiler.operators.random_graphs import random_graph
 from weft.compiler.operators.samples import samples_of
-from weft.examples.precise import precise_session
+
+from examples.precise import precise_session
 
 from ...quantise.networks import NETWORKS, Weights, convolution, examples, image, module_of, random_network, relu
 

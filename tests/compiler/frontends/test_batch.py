@@ -8,12 +8,13 @@ from pathlib import Path
 import onnx
 import pytest
 import weft
-from weft.benchmarks.zoo.litert_networks import digits
 from weft.compiler.frontends import ModelError, Source, for_batch, read
 from weft.compiler.graph import Module
 from weft.compiler.graph.symbolic import SymbolicInput, SymbolicTypes, infer_symbolic
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+from benchmarks.zoo.litert_networks import digits
+
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 
 
 class Open:

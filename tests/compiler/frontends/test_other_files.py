@@ -10,7 +10,7 @@ import weft
 from weft.compiler.frontends import read
 from weft.compiler.frontends.errors import ModelError
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_every_rule_is_there_or_says_why_not(entry: Operator) -> None:
     assert entry.cost >= 1
 
 
-ROOT = Path(__file__).parents[3]
+PACKAGE = Path(__file__).parents[3] / "weft"
 PACKED = "compiler/targets/accel/operators/"
 ENTRIES = ("compiler/operators/", f"{PACKED}operators.py", f"{PACKED}window_operators.py")
 FILES = ("compiler/frontends/", "compiler/exporters/")  # what the operators of a file are in those of the graph
@@ -76,8 +76,10 @@ def test_no_list_of_names_answers_what_the_entry_should_answer() -> None:
     """Rules may name the operators that they rewrite; whatever is asked of any operator stands in its entry."""
     assert listed_operators("MOVES = frozenset({'reshape', 'transpose'})") == [(1, ["reshape", "transpose"])]
     lists = []
-    for path in sorted([*(ROOT / "compiler").rglob("*.py"), *(ROOT / "runtime").rglob("*.py"), *ROOT.glob("*.py")]):
-        name = str(path.relative_to(ROOT))
+    for path in sorted(
+        [*(PACKAGE / "compiler").rglob("*.py"), *(PACKAGE / "runtime").rglob("*.py"), *PACKAGE.glob("*.py")]
+    ):
+        name = str(path.relative_to(PACKAGE))
         if not name.startswith((*ENTRIES, *FILES)):
             lists += [(name, *each) for each in listed_operators(path.read_text())]
     assert not lists, "\n".join(map(str, lists))

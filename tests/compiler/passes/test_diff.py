@@ -9,7 +9,8 @@ from weft.compiler.graph import parse
 from weft.compiler.passes import PassError, PassRecord, cse, graph_pass, simplify
 from weft.compiler.passes.diff import Change, diff_page
 from weft.compiler.passes.pipeline import PassOptions, run_passes
-from weft.tests.browser import shown_by_browser
+
+from tests.browser import shown_by_browser
 
 MODULE = parse("""fn @main(%x: float32[2, 3]) {
   %first = nn.clip(%x, low=0.0)

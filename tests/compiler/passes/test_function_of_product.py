@@ -12,9 +12,10 @@ import onnx
 import pytest
 import weft
 from onnx.reference import ReferenceEvaluator
-from weft.benchmarks.zoo.placement_graph import QuantisedGraph
 from weft.compiler.model import CompiledModel
 from weft.hw.config import named_config
+
+from benchmarks.zoo.placement_graph import QuantisedGraph
 
 Follow = Callable[[Any, str], str]
 MACS = 6 * 6 * 9 * 63

@@ -10,11 +10,12 @@ import onnx
 import pytest
 import weft
 from onnx.reference import ReferenceEvaluator
-from weft.benchmarks.zoo.placement_graph import QuantisedGraph
 from weft.compiler.graph import Call, Constant, Span, Var, call, calls, evaluate_function
 from weft.compiler.graph.ir import Function, TensorType
 from weft.compiler.integers.form import Affine
 from weft.compiler.passes.hand_over import bounds_of, handed_over
+
+from benchmarks.zoo.placement_graph import QuantisedGraph
 
 
 def _affine(w: np.ndarray[Any, Any], zero: int) -> Affine:

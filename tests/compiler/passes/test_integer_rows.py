@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import weft
-from weft.benchmarks.zoo import quantised_forms, quantised_networks
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Call, Function, Module, calls, evaluate, parse
 from weft.compiler.passes import PassManager, integer_passes
 from weft.compiler.scope import Scope
 from weft.compiler.targets.errors import CompileError
+
+from benchmarks.zoo import quantised_forms, quantised_networks
 
 HEAD = """fn @main(%x: int8[2, 3, 8]) {
     %f = dequantise(%x, float32(0.05), int8(3))"""

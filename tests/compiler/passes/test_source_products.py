@@ -9,9 +9,10 @@ import onnx
 import pytest
 import weft
 from onnx import TensorProto, helper, numpy_helper
-from weft.benchmarks.zoo import quantised_forms, quantised_networks
 from weft.compiler.frontends import from_onnx
 from weft.compiler.model import Layer, with_products
+
+from benchmarks.zoo import quantised_forms, quantised_networks
 
 NETWORKS = (
     "unet", "image-generator", "unet-3d", "gru-keyword-spotter", "vit-block", "densenet-block", "gated-convolutions",

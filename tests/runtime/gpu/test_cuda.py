@@ -24,7 +24,8 @@ from weft.runtime.gpu.executor import GpuExecutor
 from weft.runtime.gpu.gpu import Launch, Memory
 from weft.runtime.gpu.open import CUDA_VARIABLE
 from weft.sim.ptx import KernelFaultError, Program
-from weft.tests.threads import in_threads
+
+from tests.threads import in_threads
 
 from .cuda_standin import ILLEGAL_ADDRESS, StandIn, build
 

@@ -22,7 +22,8 @@ from weft.runtime.artifact import save
 from weft.runtime.errors import DeviceError, InputError
 from weft.runtime.gpu import opencl
 from weft.runtime.gpu.executor import GpuExecutor
-from weft.tests.threads import in_threads
+
+from tests.threads import in_threads
 
 X = Var("x", TensorType((3, 40), "float32"))
 I = Var("i", TensorType((2,), "int64"))  # noqa: E741 - as in "index"

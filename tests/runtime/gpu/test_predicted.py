@@ -19,7 +19,7 @@ from weft.runtime.errors import DeviceError
 from weft.runtime.gpu.predicted import LAUNCH_SECONDS, PEAKS, counted_launches, predicted_seconds
 from weft.sim.ptx import Counts
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 A100 = PEAKS["sm_80"]
 
 

@@ -6,7 +6,8 @@ import gc
 
 import pytest
 from weft.runtime.gpu.programs import KEPT, SharedPrograms
-from weft.tests.threads import in_threads
+
+from tests.threads import in_threads
 
 
 class Made:

@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pytest
 import weft
 from flatbuffers import flexbuffers
-from weft.benchmarks.zoo.litert_models import ModelWriter, interpreted
 from weft.compiler.frontends import ModelError
 from weft.compiler.frontends.litert.flexbuffer import numbers_of_map
 from weft.compiler.frontends.litert.source import LitertSource
 from weft.compiler.graph.evaluate import evaluate_function
+
+from benchmarks.zoo.litert_models import ModelWriter, interpreted
 
 Array = npt.NDArray[Any]
 

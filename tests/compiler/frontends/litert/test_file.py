@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import weft
 from ai_edge_litert import schema_py_generated as schema
-from weft.benchmarks.litert_suite import seeds, survived
-from weft.benchmarks.zoo.litert_models import ModelWriter, interpreted, options
 from weft.compiler.frontends import ModelError, read
 from weft.compiler.frontends.litert.flatbuffer import Buffer
 from weft.compiler.frontends.litert.schema import ELEMENTS, OPERATORS, OPTIONS
 from weft.compiler.graph import calls
+
+from benchmarks.litert_suite import seeds, survived
+from benchmarks.zoo.litert_models import ModelWriter, interpreted, options
 
 MUTATIONS = 400
 

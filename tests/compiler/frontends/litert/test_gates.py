@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from ai_edge_litert.interpreter import Interpreter
-from weft.benchmarks.zoo.litert_models import ModelWriter, options
 from weft.compiler.frontends.litert.gates import logistic_table, tangent_table
 from weft.compiler.frontends.litert.recurrent_bytes import _multiplied
 from weft.compiler.frontends.site import OperatorSite
 from weft.compiler.graph import Constant, Function, Span, evaluate_function
+
+from benchmarks.zoo.litert_models import ModelWriter, options
 
 Array = npt.NDArray[Any]
 EVERY = np.arange(-(1 << 15), 1 << 15)

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from weft.benchmarks.litert_suite import computed, tried
-from weft.benchmarks.zoo.litert_cases import FAMILIES, Case
-from weft.benchmarks.zoo.litert_layers import layers
-from weft.benchmarks.zoo.litert_models import interpreted
-from weft.benchmarks.zoo.litert_networks import NETWORKS, digits, hard_swishes, inception
+
+from benchmarks.litert_suite import computed, tried
+from benchmarks.zoo.litert_cases import FAMILIES, Case
+from benchmarks.zoo.litert_layers import layers
+from benchmarks.zoo.litert_models import interpreted
+from benchmarks.zoo.litert_networks import NETWORKS, digits, hard_swishes, inception
 
 
 @pytest.mark.parametrize("network", [digits, hard_swishes, inception])

@@ -7,9 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 import weft
-from weft.benchmarks.litert_suite import TOLERANCE, compared, computed, tried
-from weft.benchmarks.zoo.litert_cases import FAMILIES, Case
-from weft.benchmarks.zoo.litert_models import ModelWriter, interpreted
+
+from benchmarks.litert_suite import TOLERANCE, compared, computed, tried
+from benchmarks.zoo.litert_cases import FAMILIES, Case
+from benchmarks.zoo.litert_models import ModelWriter, interpreted
 
 COMPILED = 12
 """Every so manieth case is compiled, too."""

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import weft
-from weft.benchmarks.zoo.litert_models import ModelWriter, interpreted, options
 from weft.compiler.frontends import ModelError
 from weft.compiler.frontends.litert.source import LitertSource
 from weft.compiler.graph.evaluate import evaluate_function
+
+from benchmarks.zoo.litert_models import ModelWriter, interpreted, options
 
 Array = npt.NDArray[Any]
 TANH, RELU = 4, 1

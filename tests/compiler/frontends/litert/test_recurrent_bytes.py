@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import weft
-from weft.benchmarks.litert_suite import survived
-from weft.benchmarks.zoo.litert_models import ModelWriter, interpreted, options
 from weft.compiler.frontends import ModelError
 from weft.compiler.frontends.litert.source import LitertSource
 from weft.compiler.graph.evaluate import evaluate_function
+
+from benchmarks.litert_suite import survived
+from benchmarks.zoo.litert_models import ModelWriter, interpreted, options
 
 Array = npt.NDArray[Any]
 TANH = 4

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from weft.benchmarks.zoo.litert_models import ModelWriter, options
 from weft.compiler.frontends import ModelError
 from weft.compiler.frontends.litert.source import LitertSource
+
+from benchmarks.zoo.litert_models import ModelWriter, options
 
 
 def refused(net: ModelWriter, x: int, y: int, text: str) -> None:

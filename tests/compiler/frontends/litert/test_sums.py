@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from weft.benchmarks.litert_suite import computed
-from weft.benchmarks.zoo.litert_cases import Case
-from weft.benchmarks.zoo.litert_models import interpreted
-from weft.benchmarks.zoo.litert_sums import FORMS, sums
+
+from benchmarks.litert_suite import computed
+from benchmarks.zoo.litert_cases import Case
+from benchmarks.zoo.litert_models import interpreted
+from benchmarks.zoo.litert_sums import FORMS, sums
 
 
 def _of_form(form: str) -> list[Case]:

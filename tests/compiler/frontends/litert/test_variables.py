@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import weft
-from weft.benchmarks.litert_suite import survived
-from weft.benchmarks.zoo.litert_models import ModelWriter, interpreted_runs, options
 from weft.compiler.frontends import ModelError
 from weft.compiler.frontends.litert.source import LitertSource
 from weft.compiler.graph.evaluate import evaluate_function
 from weft.compiler.model import TensorSpec
 from weft.runtime.session_roles import found_pairs
+
+from benchmarks.litert_suite import survived
+from benchmarks.zoo.litert_models import ModelWriter, interpreted_runs, options
 
 Array = npt.NDArray[Any]
 NONE, RELU = 0, 1

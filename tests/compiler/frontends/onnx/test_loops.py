@@ -13,7 +13,8 @@ from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Array, calls, evaluate
 from weft.compiler.graph.scan import SCAN, scans_of
 from weft.compiler.passes.scans import unroll_loops
-from weft.examples.precise import precise_session
+
+from examples.precise import precise_session
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 

@@ -12,9 +12,10 @@ import onnx
 import pytest
 import weft
 from onnx import TensorProto, helper, numpy_helper
-from weft.benchmarks.zoo.placement_graph import QuantisedGraph
 from weft.compiler.frontends import ModelError, from_onnx
 from weft.compiler.graph import evaluate
+
+from benchmarks.zoo.placement_graph import QuantisedGraph
 
 DOMAIN = "qonnx.custom_op.general"
 X = np.array([-9, -3.3, -1.75, -1.25, -0.75, -0.3, 0, 0.25, 0.6, 0.75, 1.25, 1.9, 3.3, 40], np.float32).reshape(1, 2, 7)

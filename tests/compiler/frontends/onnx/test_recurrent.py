@@ -6,9 +6,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import parser
-from weft.benchmarks import operator_sweep, sweep_recurrent
 from weft.compiler.frontends import ModelError, from_onnx
 from weft.compiler.frontends.onnx.recurrent import FUNCTIONS
+
+from benchmarks import operator_sweep, sweep_recurrent
 
 
 def test_every_function_gives_what_its_formula_gives() -> None:

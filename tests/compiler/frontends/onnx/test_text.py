@@ -12,7 +12,8 @@ from onnx import TensorProto, helper
 from weft.compiler.frontends import from_onnx
 from weft.compiler.frontends.errors import ModelError
 from weft.compiler.graph import evaluate
-from weft.examples.precise import precise_session
+
+from examples.precise import precise_session
 
 POOL = [2, 3, 5, 4, 5, 6, 7, 8, 6, 7, 1, 2, 3]  # 4, 3 and 1 n-grams of 1, 2 and 3 words
 COUNTS = [0, 4, 10]

@@ -16,7 +16,8 @@ from weft.hw.isa import Vector, VectorTarget
 from weft.hw.programs import disassemble
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
-from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, module_of, quantised, variable
+
+from tests.compiler.targets.accel.quantised_layers import compiled, layer, module_of, quantised, variable
 
 TABLES = replace(TINY, name="tables", tables=2)
 CORES = [

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 import weft
-from weft.benchmarks.zoo.quantised_forms import Form, quantised
-from weft.benchmarks.zoo.quantised_networks import network
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Function, Module
 from weft.compiler.model import CompiledModel
@@ -19,6 +17,9 @@ from weft.runtime.device import memory_of
 from weft.runtime.profile_report import memory_note
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
+
+from benchmarks.zoo.quantised_forms import Form, quantised
+from benchmarks.zoo.quantised_networks import network
 
 from .kernels import Build, compile_function
 

@@ -10,7 +10,8 @@ import pytest
 import weft
 from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
-from weft.benchmarks.zoo.placement_graph import QuantisedGraph
+
+from benchmarks.zoo.placement_graph import QuantisedGraph
 
 from ...onnx_models import run_onnxruntime
 

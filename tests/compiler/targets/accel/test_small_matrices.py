@@ -15,8 +15,9 @@ from weft.compiler.targets.errors import CompileError
 from weft.hw.config import NAMED, CoreConfig
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
-from weft.tests.compiler.targets.accel.kernels import Build
-from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, quantised, variable
+
+from tests.compiler.targets.accel.kernels import Build
+from tests.compiler.targets.accel.quantised_layers import compiled, layer, quantised, variable
 
 CORES = [
     CoreConfig(batch=4, block_in=2, block_out=2), CoreConfig(batch=8, block_in=2, block_out=4),

@@ -23,7 +23,6 @@ from weft.compiler.targets.accel.link.tuned import Setting
 from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.targets.accel.target import Accel, AccelOptions
 from weft.compiler.tune.database import Database
-from weft.examples.models.build import build
 from weft.hw.config import TINY, CoreConfig
 from weft.hw.dram_rate import DramRate
 from weft.runtime.device import RtlDevice
@@ -32,6 +31,8 @@ from weft.sim.dram import DramModel
 from weft.sim.timing import predict
 from weft.tune.task import RefusedError, Task
 from weft.tune.tasks import ChainTask, KernelTask, LayerTask, tasks_of
+
+from examples.models.build import build
 
 from .chains import SQUARE, apart, random_case
 from .kernels import CONFIGS, program_of

@@ -20,13 +20,14 @@ from weft.compiler.targets.cpu.llvm.object_code import object_code
 from weft.compiler.targets.cpu.llvm.threads import pool_text
 from weft.compiler.targets.cpu.processor import named_target
 from weft.compiler.targets.loops.prepare import prepare
-from weft.examples.models.build import build
-from weft.examples.models.images import images
+
+from examples.models.build import build
+from examples.models.images import images
 
 from .cross import WITH_DOT_PRODUCTS, Array, Run, linked, run_on, skip_without
 from .programs import compiled, integers_of, program_of
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 FLAGS, HARD_FLOAT = 0x24, 0x400
 """Where an ARM executable has its flags; and the one by which floats are passed in the floating-point unit's registers.
 """

@@ -16,7 +16,7 @@ from weft.compiler.targets.errors import CompileError
 
 from .programs import compiled, program_of
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 
 MAIN = """
 #include "weft_model.h"

@@ -21,7 +21,7 @@ from .programs import compiled, integers_of, program_of
 from .test_convolution import requantised
 from .test_link import bytes_, check, kinds, module_of
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from weft.runtime.host import HostExecutor
 
 from .programs import compiled, integers_of, program_of
 
-ROOT = Path(weft.__file__).parent
+ROOT = Path(weft.__file__).parents[1]
 GENERATOR = np.random.default_rng(0)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import ModuleType
 
 import pytest
-from weft.benchmarks.campaigns import fuzz_graphs
 from weft.runtime.gpu.opencl import OPTIONS_VARIABLE
+
+from benchmarks.campaigns import fuzz_graphs
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,15 @@ import numpy as np
 import onnx
 import pytest
 import weft
-from weft.benchmarks.zoo import quantised_networks
-from weft.examples.models.build import build
 from weft.runtime.gpu.opencl import OPTIONS_VARIABLE
+
+from benchmarks.zoo import quantised_networks
+from examples.models.build import build
 
 from ...onnx_models import quantise
 from .graphs import RUN_ON
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 SMALL = {"size": 64, "width": 0.25}
 FULL = {"size": 64, "width": 1.0}
 

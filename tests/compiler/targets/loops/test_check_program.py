@@ -28,7 +28,7 @@ from weft.compiler.targets.loops.check_program import check_program
 from weft.compiler.targets.loops.link import link_host
 from weft.compiler.targets.loops.prepare import prepare
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 DATA = Var("data", TensorType((3, 5, 4), "float32"))
 PICKED = Var("picked", TensorType((6,), "int64"))
 

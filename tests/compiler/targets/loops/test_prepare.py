@@ -33,7 +33,7 @@ from weft.compiler.passes import PassManager
 from weft.compiler.targets.cpu.target import Cpu
 from weft.compiler.targets.loops.prepare import MOST_OPERANDS, in_parts, loop_passes, prepare
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 NOTHING = Var("nothing", TensorType((0, 3), "float32"))
 ROWS = Var("rows", TensorType((2, 3), "float32"))
 POWERS = call("nn.exp", NOTHING)

@@ -29,9 +29,10 @@ from weft.compiler.targets.target import Job
 from weft.content import NoContentError, content_digest
 from weft.hw.config import TINY, CoreConfig
 from weft.hw.dram_rate import DramRate
-from weft.tests.test_content import changed
 
-DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+from tests.test_content import changed
+
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 KEY = "what compilations follow from"
 
 
@@ -86,7 +87,7 @@ def parts(model: CompiledModel) -> list[Any]:
 
 SCRIPT = """
 import hashlib, json
-from weft.tests.compiler.targets.accel.link.test_kept_kernels import *
+from tests.compiler.targets.accel.link.test_kept_kernels import *
 print(json.dumps([hashlib.sha256(repr(parts(compiled())).encode()).hexdigest(), made_entries().get("kernels", 0)]))
 """
 

@@ -20,8 +20,9 @@ from weft.hw.programs import disassemble
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dma import unpack_records
 from weft.sim.dram import DramModel
-from weft.tests.compiler.targets.accel.quantised_layers import compiled, module_of, quantised, variable
 from weft.verify import verify
+
+from tests.compiler.targets.accel.quantised_layers import compiled, module_of, quantised, variable
 
 SMALL = replace(TINY, weight_group=32)
 OTHER_BLOCKS = replace(TINY, block_in=8, block_out=4, weight_group=64)

@@ -10,9 +10,10 @@ from weft.api import integer_graph
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call, evaluate
 from weft.compiler.targets.accel.passes.behind_moves import behind_moves
 from weft.hw.config import TINY
-from weft.tests.compiler.targets.accel.moves import BLOCK, STEPS, bent, part, turned
-from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, module_of, quantised, variable
 from weft.verify import verify
+
+from tests.compiler.targets.accel.moves import BLOCK, STEPS, bent, part, turned
+from tests.compiler.targets.accel.quantised_layers import compiled, layer, module_of, quantised, variable
 
 X = Var("x", TensorType((2, 3, 4, 5), "int8"))
 

@@ -9,7 +9,8 @@ import pytest
 import weft
 from weft.compiler.graph import Constant, Expr, call, evaluate
 from weft.compiler.passes import PassManager, integer_passes
-from weft.tests.compiler.targets.accel.quantised_layers import layer, module_of, quantised, variable
+
+from tests.compiler.targets.accel.quantised_layers import layer, module_of, quantised, variable
 
 SIZE = (5, 3)
 

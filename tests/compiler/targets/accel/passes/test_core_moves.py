@@ -17,7 +17,9 @@ from weft.compiler.targets.accel.walk.moved_loads import as_matrices
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
-from weft.tests.compiler.targets.accel.moves import (
+from weft.verify import verify
+
+from tests.compiler.targets.accel.moves import (
     BLOCK,
     READERS,
     STEPS,
@@ -29,8 +31,7 @@ from weft.tests.compiler.targets.accel.moves import (
     rolled,
     turned,
 )
-from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, module_of, quantised, variable
-from weft.verify import verify
+from tests.compiler.targets.accel.quantised_layers import compiled, layer, module_of, quantised, variable
 
 SEED = 7
 """Moves and readers that have parts of depthwise layers which begin behind their tensor's first entry."""

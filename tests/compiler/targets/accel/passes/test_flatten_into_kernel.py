@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from weft.compiler.graph import Expr, call
 from weft.hw.config import PYNQ, TINY, CoreConfig
-from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, quantised, variable
+
+from tests.compiler.targets.accel.quantised_layers import compiled, layer, quantised, variable
 
 
 def flattened(x: Expr, outputs: int) -> Expr:

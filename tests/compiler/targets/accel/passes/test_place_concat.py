@@ -15,7 +15,8 @@ from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import pipeline
 from weft.compiler.targets.accel.passes.place_concat import Gaps, exact, reading_gaps
 from weft.hw.config import TINY, CoreConfig
-from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, module_of, quantised, variable
+
+from tests.compiler.targets.accel.quantised_layers import compiled, layer, module_of, quantised, variable
 
 SIZE = (5, 3)
 WIDE = replace(TINY, name="tiny-wide-in", block_in=8)

@@ -15,7 +15,8 @@ from weft.compiler.targets.accel.passes.fuse import Fused
 from weft.compiler.targets.accel.passes.prices import Rate
 from weft.compiler.targets.accel.passes.ramps import FRACTION_BITS, Ramps, cycles_of
 from weft.hw.config import PYNQ, TINY, CoreConfig
-from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, quantised, variable
+
+from tests.compiler.targets.accel.quantised_layers import compiled, layer, quantised, variable
 
 INPUTS = np.arange(-128, 128)
 

@@ -13,8 +13,9 @@ from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.llvm.expressions import vectorisable
 from weft.compiler.tensor.ir import Buffer, Load
 from weft.compiler.tensor.visitor import statements
-from weft.tests.compiler.tensor.programs import PROGRAMS
-from weft.tests.compiler.tensor.test_random_schedules import random_step
+
+from tests.compiler.tensor.programs import PROGRAMS
+from tests.compiler.tensor.test_random_schedules import random_step
 
 from ..jit import HOST, random_arrays, run_compiled
 

@@ -15,7 +15,8 @@ from weft.compiler.targets.cpu.llvm.object_code import object_code
 from weft.compiler.targets.cpu.llvm.threads import SLEEPERS, TEAM_BYTES, pool_text
 from weft.compiler.targets.cpu.processor import PROCESSORS, host_target, named_target
 from weft.runtime.machine_code import MachineCode
-from weft.tests.waiting import wait_until
+
+from tests.waiting import wait_until
 
 LONG_AFTER = 60
 STOP, BELL = 24, 192

@@ -11,7 +11,7 @@ from rich.table import Table
 from .errors import BenchError
 from .runner import RunOutcome, how_to_look
 
-FOLDER = Path(__file__).parents[1] / "tests" / "hw" / "cocotb"
+FOLDER = Path(__file__).parents[2] / "tests" / "hw" / "cocotb"
 """Parts are the files here; an installed package has none, a checkout has."""
 
 

@@ -24,7 +24,7 @@ from .app import board_app
 from .output import CalibrateOption, JsonOption, err, input_file, out, print_json
 from .source import given_model
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 """A small quantised network; it is beside the package in a checkout, and not installed with it."""
 
 RUNS = 3
