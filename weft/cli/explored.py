@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..explore.measure import Measure
+from ..explore.measure import Measure, used
 from ..explore.outcome import Outcome, core_mhz, cycles_of, host_cycles, host_of, record_of
 from ..explore.space import Space
 from ..explore.study import Study
 from .output import out, table, wide_console
 
 FORMATS = {
-    "cycles": ",.0f", "core_cycles": ",.0f", "host_cycles": ",.0f", "on_core": ".1%", "energy": ".3f", "area": ".1%",
+    "cycles": ",.0f", "core_cycles": ",.0f", "host_cycles": ",.0f", "on_core": ".1%", "throughput": ",.2f",
+    "latency": ",.0f", "energy": ".3f", "area": ".1%",
     "throughput_per_area": ".2f", "LUT": ",.0f", "DSP": ",.0f", "BRAM36": ",g",
 }  # fmt: skip
 """How each figure is shown."""
@@ -26,6 +27,7 @@ TITLES = {
     "core_cycles": "core's cycles",
     "host_cycles": "host's cycles",
     "energy": "energy, µJ",
+    "throughput": "images a Gcycle",
 }
 """Of columns whose figure has a longer name for people."""
 
@@ -53,12 +55,17 @@ def shown_axes(space: Space) -> list[str]:
     return [name for name, values in space.axes.items() if len(values) > 1]
 
 
+def _title(axis: str) -> str:
+    """Of a column: the field of an axis, and of a further core its name, too."""
+    return axis.removeprefix("cores.") if axis.startswith("cores.") else axis.partition(".")[2]
+
+
 def print_study(study: Study, database: Path) -> None:
     front = study.front()
     axes, points = shown_axes(study.space), study.points
     names = [network.name for network in study.networks]
     others = [name for name in ("cycles", "on_core", "energy", "LUT", "DSP", "BRAM36") if name not in study.objectives]
-    columns = ["point", *(name.partition(".")[2] for name in axes),
+    columns = ["point", *(_title(name) for name in axes),
                *(TITLES.get(name, name) for name in (*study.objectives, *others)),
                *(f"{name}: core + host cycles, used" for name in names)]  # fmt: skip
     rows = [_row(study.space, place, points[place], axes, [*study.objectives, *others], names) for place in front]
@@ -106,13 +113,12 @@ def _row(
     space: Space, place: int, point: Outcome, axes: Sequence[str], figures: Sequence[str], names: Sequence[str]
 ) -> list[str]:
     assert point.design is not None  # points of the front were measured
-    macs = point.design.config.macs_per_cycle
-    used = [
-        f"{each.cycles_per_image:,.0f} + {host_cycles(space, each):,.0f}, {each.macs / (each.cycles * macs):.0%}"
+    costs = [
+        f"{each.cycles_per_image:,.0f} + {host_cycles(space, each):,.0f}, {used(point.design, each):.0%}"
         for each in (point.measures[name] for name in names)
     ]
     return [str(place), *(str(point.assignment[name]) for name in axes),
-            *(f"{point.figures[name]:{FORMATS[name]}}" for name in figures), *used]  # fmt: skip
+            *(f"{point.figures[name]:{FORMATS[name]}}" for name in figures), *costs]  # fmt: skip
 
 
 def reasons(points: Sequence[Outcome]) -> list[tuple[str, int]]:

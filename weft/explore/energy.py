@@ -8,6 +8,8 @@ of one technology, and is no prediction of a board's power. Every micro-op of th
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 from ..hw.config import CoreConfig
 from ..hw.memories import Memory
@@ -40,6 +42,17 @@ def entry_pj(config: CoreConfig, memory: Memory) -> float:
     """Reading or writing an entry of a scratchpad: slices of 64 bits, each a memory as deep as a bank."""
     words = math.ceil(config.entry_bytes(memory) / 8)
     return words * sram_pj(8 * config.depth(memory) / config.banks(memory))
+
+
+def point_pj(cores: Sequence[CoreConfig], measure: Measure, processor: Processor) -> dict[str, float]:
+    """As :func:`energy_pj` of all cores of a point. A read that answers several cores counts for each."""
+    if not measure.parts:
+        return energy_pj(cores[0], measure, processor)
+    pieces = [energy_pj(cores[0], replace(measure, array=0, vector=0, bytes_read=0, bytes_written=0), processor)]
+    for core, array, vector, read, written in measure.parts:
+        own = replace(measure, array=array, vector=vector, bytes_read=read, bytes_written=written)
+        pieces.append(energy_pj(cores[core], replace(own, host_operations=0, host_bytes=0), processor))
+    return {name: sum(piece[name] for piece in pieces) for name in pieces[0]}
 
 
 def energy_pj(config: CoreConfig, measure: Measure, processor: Processor) -> dict[str, float]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from ..compiler.targets.target import Job
 from ..compiler.tune.database import Database, Key
 from ..hw.config import CoreConfig
 from ..hw.dram_rate import DramRate
-from ..runtime.profile import profile
+from ..runtime.profile import LayerProfile, profile
 from ..runtime.profile_whatif import predict_runs
 from ..sim.dram import DramModel
 from ..sim.timing import program_cycles
@@ -37,9 +38,13 @@ from .errors import ExploreError
 from .host import host_work
 from .processors import HostWork
 from .space import Design
+from .system_space import SystemDesign
 
 LAYER_FIELDS = ("name", "kind", "cycles", "macs", "array", "vector", "memory", "dram_bytes", "verdict")
 """Of one layer: ``array``, ``vector`` and ``memory`` are its bounds in cycles."""
+
+PART_FIELDS = ("core", "array", "vector", "bytes_read", "bytes_written")
+"""Of one core of a system: its number, and what it did."""
 
 SHAPED_BY = ("hw", "sim", "runtime")
 """Parts of weft beside the compiler that cycles and accounts of layers follow from."""
@@ -59,7 +64,11 @@ class Measure:
     """A network on a design: ``cycles`` of the core for one run with ``batch`` images; ``macs`` of the core; bytes on
     the bus; ``array``: micro-ops of the array, ``vector``: cycles of the vector engine's work; a row of LAYER_FIELDS
     for each layer. ``exact``: of the linked program, equal to the RTL's; otherwise sums over its layers, each alone.
-    ``host_macs``, ``host_operations``, ``host_bytes``: what is left to the host, as `host.HostWork` counts it."""
+    ``host_macs``, ``host_operations``, ``host_bytes``: what is left to the host, as `host.HostWork` counts it.
+
+    On a system ``cycles`` are those until the last of the cores has its images; ``parts`` has a row of PART_FIELDS for
+    each core that had some, the one that ended last, of which the layers are, first. ``started``: cycle of the round
+    in which the network was begun, where networks share it."""
 
     cycles: int
     batch: int
@@ -73,6 +82,8 @@ class Measure:
     host_macs: int = 0
     host_operations: int = 0
     host_bytes: int = 0
+    parts: tuple[tuple[int, ...], ...] = ()
+    started: int = 0
 
     @property
     def host(self) -> HostWork:
@@ -89,20 +100,22 @@ class Measure:
         return self.cycles / self.batch
 
     def to_values(self) -> dict[str, Any]:
-        return {**vars(self), "layers": [list(layer) for layer in self.layers]}
+        rows = {name: [list(row) for row in getattr(self, name)] for name in ("layers", "parts")}
+        return {**vars(self), **rows}
 
     @staticmethod
     def from_values(values: Mapping[str, Any]) -> Measure:
         """What :meth:`to_values` described; ExploreError where it is no measure, as a stranger's file may hold."""
         try:
-            layers = tuple(tuple(layer) for layer in values["layers"])
-            found = Measure(**{**values, "layers": layers})
+            rows = {name: tuple(tuple(row) for row in values[name]) for name in ("layers", "parts")}
+            found = Measure(**{**values, **rows})
             if (
-                any(len(layer) != len(LAYER_FIELDS) for layer in layers)
+                any(len(layer) != len(LAYER_FIELDS) for layer in found.layers)
+                or any(len(part) != len(PART_FIELDS) or min(part) < 0 for part in found.parts)
                 or found.cycles < 1
                 or found.batch < 1
                 or (type(found.exact) is not bool)
-                or min(found.macs, found.host_macs, found.host_operations, found.host_bytes) < 0
+                or min(found.macs, found.host_macs, found.host_operations, found.host_bytes, found.started) < 0
             ):
                 raise ValueError("figures out of range")
         except (TypeError, KeyError, ValueError) as error:
@@ -164,6 +177,24 @@ def compiled(design: Design, network: Network, module: Module | None = None) -> 
     return model
 
 
+def listed_core(design: Design, found: Measure) -> CoreConfig:
+    """The core whose layers a measure has."""
+    return design.cores[found.parts[0][0]] if found.parts else design.config
+
+
+def used(design: Design, found: Measure) -> float:
+    """The share of its cores' multipliers, over its cycles, that a network makes use of."""
+    cores = [design.cores[part[0]] for part in found.parts] or [design.config]
+    return found.macs / (found.cycles * sum(core.macs_per_cycle for core in cores))
+
+
+def layer_row(each: LayerProfile) -> tuple[Any, ...]:
+    """A layer's LAYER_FIELDS."""
+    bounds = each.bounds
+    return (each.layer.name, each.layer.kind, each.cycles, each.layer.macs, bounds.array, bounds.vector, bounds.memory,
+            each.dram_bytes, each.verdict)  # fmt: skip
+
+
 def measure(design: Design, network: Network) -> Measure:
     """Compile a network for a design and time it. Raises what the compiler raises, a WeftError where it refuses."""
     module = packed(design, network)
@@ -171,13 +202,6 @@ def measure(design: Design, network: Network) -> Measure:
     dram = DramModel(latency=design.rate.latency, bytes_per_cycle=design.rate.bytes_per_cycle)
     runs = predict_runs(model, dram)
     found = profile(model, runs, "model", dram)
-    layers = tuple(
-        (
-            each.layer.name, each.layer.kind, each.cycles, each.layer.macs, each.bounds.array, each.bounds.vector,
-            each.bounds.memory, each.dram_bytes, each.verdict,
-        )
-        for each in found.layers
-    )  # fmt: skip
     return Measure(
         cycles=found.cycles,
         batch=design.config.batch,
@@ -186,7 +210,7 @@ def measure(design: Design, network: Network) -> Measure:
         vector=sum(each.bounds.vector for each in found.layers),
         bytes_read=sum(run.result.bytes_read for run in runs),
         bytes_written=sum(run.result.bytes_written for run in runs),
-        layers=layers,
+        layers=tuple(layer_row(each) for each in found.layers),
         host_macs=host.macs,
         host_operations=host.operations,
         host_bytes=host.nbytes,
@@ -247,10 +271,24 @@ def _shared(path: str) -> Database:
 def measured_by() -> str:
     """A digest of the sources that a measurement follows from."""
     digests = [sources_digest(), *(sources_digest(COMPILER.parent / part) for part in SHAPED_BY)]
-    return cache_key(*digests, Path(__file__).read_text())
+    return cache_key(*digests, *(Path(__file__).with_name(name).read_text() for name in ("measure.py", "rounds.py")))
 
 
-def measure_key(design: Design, network: Network, *, exact: bool = True) -> Key:
-    """Where the database keeps what a network costs on a core with a memory, whatever the compiler's knobs."""
-    what = "network" if exact else "layers of network"
-    return Key(f"{what} {network.digest}", *machine_texts(design.config, design.rate), measured_by())
+def measure_key(design: Design, network: Network, *, exact: bool = True, networks: Sequence[Network] = ()) -> Key:
+    """Where the database keeps what a network costs on a core with a memory, whatever the compiler's knobs.
+    ``networks``: all that share the round of a system."""
+    what = f"{'network' if exact else 'layers of network'} {network.digest}"
+    core, memory = machine_texts(design.config, design.rate)
+    if design.system is not None:
+        core, memory = system_texts(design.system)
+        what += f" of {' '.join(each.digest for each in networks)}" if design.system.split == "networks" else ""
+    return Key(what, core, memory, measured_by())
+
+
+def system_texts(system: SystemDesign) -> tuple[str, str]:
+    """What stands for a system and for its memory in keys; names of cores take no part."""
+    config = system.config
+    cores = [{name: value for name, value in asdict(core).items() if name != "name"} for core in config.cores]
+    text = {"cores": cores, "ports": config.ports, "shared_reads": config.shared_reads, "split": system.split,
+            "host": system.host and [vars(system.host[0]), system.host[1]]}  # fmt: skip
+    return json.dumps(text, sort_keys=True), str(system.memory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -12,7 +13,7 @@ from ..boards.errors import BoardError
 from ..boards.fit import number
 from ..hw.errors import ConfigError
 from ..hw.synthesis_report import SHARE_LIMIT
-from .energy import energy_pj
+from .energy import point_pj
 from .errors import ExploreError
 from .front import pareto_front
 from .measure import Measure
@@ -22,7 +23,7 @@ from .space import Assignment, Constraints, Design, Space
 
 Status = Literal["measured", "refused", "failed"]
 
-HIGHER_IS_BETTER = ("throughput_per_area", "on_core")
+HIGHER_IS_BETTER = ("throughput", "throughput_per_area", "on_core")
 
 USUAL_MHZ = 100.0
 """The core's clock where no board and no constraint has one; it only turns the host's time into cycles."""
@@ -55,7 +56,11 @@ def design_of(space: Space, assignment: Assignment) -> Outcome:
         design = space.design(assignment)
     except ConfigError as error:
         return Outcome(assignment, status="refused", reason=str(error))
-    area = find_part(space.constraints.part).area(design.config)
+    if design.system is not None and design.system.split == "networks":  # the host's time counts where each is put
+        system = replace(design.system, host=(host_of(space), core_mhz(space.constraints)))
+        design = replace(design, system=system)
+    part = find_part(space.constraints.part)
+    area = part.area(design.config) if design.system is None else part.system_area(design.system.config)
     shortage = "; ".join(_shortages(space.constraints, area))
     return Outcome(assignment, design, area, status="refused" if shortage else "measured", reason=shortage)
 
@@ -80,17 +85,21 @@ def with_measures(space: Space, point: Outcome, measures: Mapping[str, Measure])
     """The point with what its networks cost; refused where one takes more cycles than the constraint allows."""
     assert point.design is not None  # only designs are measured
     assert point.area is not None
-    config = point.design.config
     processor = host_of(space)
     whole = {name: cycles_of(space, each) for name, each in measures.items()}
     cycles, core = _mean(whole.values()), _mean(each.cycles_per_image for each in measures.values())
-    energy = _mean(sum(energy_pj(config, each, processor).values()) / each.batch for each in measures.values())
+    energy = _mean(
+        sum(point_pj(point.design.cores, each, processor).values()) / each.batch for each in measures.values()
+    )
+    round_cycles = cycles_of_round(space, point.design, measures.values())
     resources = find_part(space.constraints.part).resources
     figures = {
         "cycles": cycles,
         "core_cycles": core,
         "host_cycles": cycles - core,
         "on_core": min(each.on_core for each in measures.values()),
+        "throughput": 1e9 * sum(each.batch for each in measures.values()) / round_cycles,
+        "latency": round_cycles,
         "energy": energy * 1e-6,
         "area": max(getattr(point.area, name) / getattr(resources, name) for name in ("LUT", "DSP", "BRAM36")),
         "throughput_per_area": 1e9 / cycles / (point.area.LUT / 1e3),
@@ -130,6 +139,17 @@ def host_cycles(space: Space, measure: Measure) -> float:
 def cycles_of(space: Space, measure: Measure) -> float:
     """Cycles of an image, the host's time among them."""
     return measure.cycles_per_image + host_cycles(space, measure)
+
+
+def cycles_of_round(space: Space, design: Design, measures: Iterable[Measure]) -> float:
+    """Cycles until every network has its images, the host's time for all of them among these: one network after the
+    other, or those of a system that share a round at once."""
+    found = list(measures)
+    if design.system is not None and design.system.split == "networks":
+        cores = max(each.started + each.cycles for each in found)
+    else:
+        cores = sum(each.cycles for each in found)
+    return cores + sum(host_cycles(space, each) * each.batch for each in found)
 
 
 def core_mhz(constraints: Constraints) -> float:
@@ -180,14 +200,23 @@ def record_of(space: Space, outcome: Outcome, *, layers: bool = True) -> dict[st
         "status": outcome.status,
         "reason": outcome.reason,
         "config": {} if design is None else asdict(design.config),
+        "system": None if design is None else system_record(design),
         "dram": None if design is None else f"{design.rate.bytes_per_cycle},{design.rate.latency}",
         "knobs": {} if design is None else dict(design.knobs),
         "area": None if outcome.area is None else vars(outcome.area),
         "figures": dict(outcome.figures),
         "networks": {
             name: {key: value for key, value in each.to_values().items() if layers or key != "layers"}
-            | ({"energy_pj": energy_pj(design.config, each, host_of(space)), "on_core": each.on_core,
+            | ({"energy_pj": point_pj(design.cores, each, host_of(space)), "on_core": each.on_core,
                 "host_cycles": host_cycles(space, each)} if design else {})
             for name, each in outcome.measures.items()
         },
     }  # fmt: skip
+
+
+def system_record(design: Design) -> dict[str, Any] | None:
+    """The system of a point as JSON values, if it is one."""
+    system = design.system
+    if system is None:
+        return None
+    return {**json.loads(system.config.to_json()), "memory": str(system.memory), "split": system.split}

@@ -312,7 +312,7 @@ function layerTable(network) {
     const used = (layer, index) => {
       const cell = make("td", "", { className: "used" });
       if (!layer) return cell;
-      const share = layer.macs / (layer.cycles * points[index].macs_per_cycle || 1);
+      const share = layer.macs / (layer.cycles * points[index].macs_per_cycle[network] || 1);
       cell.textContent = `${(100 * share).toFixed(0)} %`; cell.style.setProperty("--share", `${100 * share}%`);
       return cell;
     };

@@ -12,9 +12,11 @@ import numpy as np
 
 from ..runtime.web_page import web_page
 from .front import growing_hypervolume
-from .measure import LAYER_FIELDS
+from .measure import LAYER_FIELDS, listed_core
 from .outcome import HIGHER_IS_BETTER, Outcome, core_mhz, host_cycles, host_of
+from .space import Design
 from .study import Study
+from .system_space import core_names
 
 PARTS = Path(__file__).parent
 """Where the page's frame, style and script are."""
@@ -24,7 +26,9 @@ LAYER_ROWS = 40_000
 
 UNITS = {
     "cycles": "an image, core and host, geometric mean", "core_cycles": "an image", "host_cycles": "an image, estimate",
-    "on_core": "least share of the arithmetic", "energy": "µJ an image, estimate", "area": "largest share of the part",
+    "on_core": "least share of the arithmetic", "throughput": "images per Gcycle, all networks equally often",
+    "latency": "cycles until every network has its images", "energy": "µJ an image, estimate",
+    "area": "largest share of the part",
     "throughput_per_area": "images per Gcycle and kLUT", "LUT": "model", "BRAM36": "exact", "DSP": "exact",
 }  # fmt: skip
 
@@ -128,24 +132,34 @@ def _point(study: Study, place: int, each: Outcome, axes: Sequence[str]) -> dict
         "cycles": {name: found.cycles_per_image for name, found in each.measures.items()},
         "host": {name: host_cycles(study.space, found) for name, found in each.measures.items()},
         "on_core": {name: found.on_core for name, found in each.measures.items()},
-        "config": design.config.to_json() if measured and design else "",
-        "macs_per_cycle": design.config.macs_per_cycle if design else 0,
+        "config": _config_text(design) if measured and design else "",
+        "macs_per_cycle": {name: listed_core(design, found).macs_per_cycle for name, found in each.measures.items()}
+        if design
+        else {},
         "space": _space_text(study, each) if measured else "",
         "commands": _commands(study, place, each) if measured else [],
     }
 
 
+def _config_text(design: Design) -> str:
+    return design.config.to_json() if design.system is None else design.system.config.to_json()
+
+
 def _commands(study: Study, place: int, each: Outcome) -> list[str]:
     """What measures the point again, and what shows its layers; its configuration and its space are files."""
     assert each.design is not None  # it was measured
-    paths, rate, knobs = [network.path for network in study.networks], each.design.rate, each.design.knobs
+    design, paths = each.design, [network.path for network in study.networks]
+    rate, knobs = design.rate, design.knobs
     again = [shlex.join(["weft", "explore", f"point-{place}.toml", "--networks", *paths])]
-    if not knobs["chains"]:
-        return again  # `weft profile` compiles with chains
+    if not knobs["chains"] or not (design.system is None or design.system.alike):
+        return again  # `weft profile` compiles with chains, and for alike cores
+    file = "--config" if design.system is None else "--system"
+    banks = design.system and design.system.memory.banks
+    memory = ["--memory", each.assignment["memory.banks"]] if banks else []
     return again + [
         shlex.join([
-            "weft", "profile", path, "--config", f"point-{place}.json", "--bandwidth", str(rate.bytes_per_cycle),
-            "--latency", str(rate.latency), "--vthreads", str(knobs["vthreads"]),
+            "weft", "profile", path, file, f"point-{place}.json", "--bandwidth", str(rate.bytes_per_cycle),
+            "--latency", str(rate.latency), "--vthreads", str(knobs["vthreads"]), *memory,
         ])
         for path in paths
     ]  # fmt: skip
@@ -154,8 +168,11 @@ def _commands(study: Study, place: int, each: Outcome) -> list[str]:
 def _space_text(study: Study, each: Outcome) -> str:
     """A space file with this point alone."""
     tables: dict[str, list[str]] = {}
+    others = set(study.space.cores) - set(core_names(each.assignment.get("system.cores", 1)))
     for axis, value in each.assignment.items():
-        table, _, name = axis.partition(".")
+        table, _, name = axis.rpartition(".")
+        if table.removeprefix("cores.") in others:
+            continue
         tables.setdefault(table, []).append(f"{name} = {json.dumps(value)}")
     parts = [f"base = {json.dumps(study.space.base)}\n"]
     space = study.space

@@ -49,6 +49,8 @@ class Host:
         return done
 
     def _here(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(self._here(each) for each in value)
         return replace(value, path=str(self._paths[value.digest])) if isinstance(value, Network) else value
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -31,8 +32,12 @@ from ..hw.config import CoreConfig, load_config
 from ..hw.dram_rate import DramRate
 from ..hw.errors import ConfigError
 from ..hw.memories import SCRATCHPADS
+from ..sim.dram import DramModel
+from ..sim.dram_kinds import parse_dram_kind
+from ..sim.errors import SimulationError
 from .errors import ExploreError
 from .processors import PROCESSORS
+from .system_space import CORE, SystemAxes, SystemDesign, core_names, idle_axis, listed, system_design
 
 Assignment = Mapping[str, Any]
 """A value for each axis, by its name such as ``core.block_in``."""
@@ -44,10 +49,8 @@ KIB = {f"{memory}_kib": memory for memory in SCRATCHPADS}
 BUS = "bus"
 """A memory as fast as the core's bus."""
 
-
-def _listed(value: object) -> object:
-    """A single value is an axis with one."""
-    return value if isinstance(value, list) else [value]
+FLAT = "flat"
+"""A memory without banks."""
 
 
 def _distinct(values: list[Any]) -> list[Any]:
@@ -57,25 +60,37 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 
 _Strict = ConfigDict(extra="forbid", strict=True, frozen=True)
-Integers = Annotated[list[Annotated[int, Field(ge=0)]], BeforeValidator(_listed), Field(min_length=1)]
-Positive = Annotated[list[Annotated[int, Field(ge=1)]], BeforeValidator(_listed), Field(min_length=1)]
+Integers = Annotated[list[Annotated[int, Field(ge=0)]], BeforeValidator(listed), Field(min_length=1)]
+Positive = Annotated[list[Annotated[int, Field(ge=1)]], BeforeValidator(listed), Field(min_length=1)]
 Rates = Annotated[
-    list[Annotated[int, Field(ge=1)] | Literal["bus"]], BeforeValidator(_listed), Field(min_length=1)
+    list[Annotated[int, Field(ge=1)] | Literal["bus"]], BeforeValidator(listed), Field(min_length=1)
 ]  # fmt: skip
-Flags = Annotated[list[bool], BeforeValidator(_listed), Field(min_length=1)]
+Flags = Annotated[list[bool], BeforeValidator(listed), Field(min_length=1)]
 
 Objective = Literal[
-    "cycles", "core_cycles", "host_cycles", "on_core", "energy", "area", "throughput_per_area", "LUT", "DSP", "BRAM36"
-]
+    "cycles", "core_cycles", "host_cycles", "on_core", "throughput", "latency", "energy", "area", "throughput_per_area",
+    "LUT", "DSP", "BRAM36",
+]  # fmt: skip
 Algorithm = Literal["grid", "random", "tpe", "nsga2"]
 
 
 class MemoryAxes(BaseModel):
-    """DRAM rates: bytes a cycle, or "bus", and latencies in cycles."""
+    """DRAM rates: bytes a cycle of a port, or "bus", and latencies in cycles; a DRAM with banks by its name."""
 
     model_config = _Strict
     bytes_per_cycle: Rates = ["bus"]
     latency: Positive = [100]
+    banks: Annotated[list[str], BeforeValidator(listed), Field(min_length=1)] = [FLAT]
+
+    @field_validator("banks")
+    @classmethod
+    def _known_kinds(cls, names: list[str]) -> list[str]:
+        for name in names:
+            try:
+                _ = None if name == FLAT else parse_dram_kind(name)
+            except SimulationError as error:
+                raise ValueError(f"{error.message}; {error.hint}, or {FLAT}") from error
+        return names
 
 
 class CompilerAxes(BaseModel):
@@ -141,12 +156,20 @@ class SearchPlan(BaseModel):
 
 @dataclass(frozen=True)
 class Design:
-    """A core with its memory and the compiler's knobs: what networks are compiled for."""
+    """A core with its memory and the compiler's knobs: what networks are compiled for.
+
+    ``system``: the cores, of which ``config`` is the first, where there are several, or the memory has banks.
+    """
 
     config: CoreConfig
     rate: DramRate
     vthreads: int
     chains: bool
+    system: SystemDesign | None = None
+
+    @property
+    def cores(self) -> tuple[CoreConfig, ...]:
+        return (self.config,) if self.system is None else self.system.config.cores
 
     @property
     def knobs(self) -> Mapping[str, Any]:
@@ -155,13 +178,15 @@ class Design:
 
 
 class Space(BaseModel):
-    """A space file. ``core``: the axes by field of CoreConfig (or ``inp_kib`` and the like); ``base``: the core whose
-    other fields are kept."""
+    """A space file. ``core``: the axes by field of CoreConfig (or ``inp_kib`` and the like); ``cores``: the same for
+    further cores, by their names; ``base``: the core whose other fields are kept."""
 
     model_config = _Strict
     name: Annotated[str, StringConstraints(min_length=1, max_length=80)] = "exploration"
     base: str = "pynq"
     core: dict[str, Integers] = Field(default_factory=dict)
+    cores: dict[str, dict[str, Integers]] = Field(default_factory=dict)
+    system: SystemAxes | None = None
     memory: MemoryAxes = MemoryAxes()
     compiler: CompilerAxes = CompilerAxes()
     constraints: Constraints = Constraints()
@@ -171,19 +196,33 @@ class Space(BaseModel):
     @field_validator("core")
     @classmethod
     def _known_fields(cls, axes: dict[str, list[int]]) -> dict[str, list[int]]:
-        for name in axes:
-            if name not in CORE_FIELDS and name not in KIB:
-                raise ValueError(f"there is no field {name!r}; known: {', '.join((*CORE_FIELDS, *KIB))}")
-            _distinct(axes[name])
-            if name in KIB and f"{KIB[name]}_depth" in axes:
-                raise ValueError(f"{name} and {KIB[name]}_depth say the same: give one of them")
-        return axes
+        return _core_axes(axes)
+
+    @field_validator("cores")
+    @classmethod
+    def _known_fields_of_all(cls, cores: dict[str, dict[str, list[int]]]) -> dict[str, dict[str, list[int]]]:
+        for name, axes in cores.items():
+            if name == CORE or not re.fullmatch(r"[A-Za-z_]\w*", name):
+                raise ValueError(f"{name!r} is no name of a further core: letters and digits, and not {CORE!r}")
+            _core_axes(axes)
+        return cores
+
+    @model_validator(mode="after")
+    def _cores_are_used(self) -> Space:
+        used = {name for value in self.system.cores for name in core_names(value)} if self.system else set()
+        if unused := sorted(self.cores.keys() - used):
+            raise ValueError(f"no system has the core {unused[0]!r}: name it in system.cores")
+        if self.search.judge == "layers" and (self.system is not None or self.memory.banks != [FLAT]):
+            raise ValueError('judge = "layers" knows one core on a flat memory: systems and banks need "program"')
+        return self
 
     @cached_property
     def axes(self) -> dict[str, list[Any]]:
         """The values of every axis by its name, axes with a single value included."""
         tables: dict[str, Mapping[str, Sequence[Any]]] = {
-            "core": self.core, "memory": self.memory.model_dump(), "compiler": self.compiler.model_dump(),
+            "core": self.core, **{f"cores.{name}": axes for name, axes in self.cores.items()},
+            "memory": self.memory.model_dump(), "compiler": self.compiler.model_dump(),
+            "system": self.system.model_dump() if self.system is not None else {},
         }  # fmt: skip
         return {f"{table}.{name}": list(values) for table, axes in tables.items() for name, values in axes.items()}
 
@@ -201,22 +240,55 @@ class Space(BaseModel):
     def base_config(self) -> CoreConfig:
         return load_config(self.base)
 
+    @cached_property
+    def named_cores(self) -> dict[str, CoreConfig]:
+        """Cores of systems that no table describes: configurations by name, or JSON files."""
+        names = {name for value in self.system.cores for name in core_names(value)} if self.system else set()
+        return {name: load_config(name) for name in sorted(names - {CORE, *self.cores})}
+
     def design(self, assignment: Assignment) -> Design:
-        """What an assignment means. ConfigError says why there is no such core."""
-        core = {name.removeprefix("core."): value for name, value in assignment.items() if name.startswith("core.")}
-        kib = {memory: core.pop(name) for name, memory in KIB.items() if name in core}
-        values = {name: getattr(self.base_config, name) for name in CORE_FIELDS} | core
+        """What an assignment means. ConfigError says why there is no such core, or no such system."""
+        names = core_names(assignment.get("system.cores", 1))
+        if axis := idle_axis(self.axes, assignment, names):
+            raise ConfigError(f"{axis} = {assignment[axis]!r} changes nothing here: another point is the same")
+        cores = [self._core(name, assignment) for name in names]
+        given, latency = assignment["memory.bytes_per_cycle"], assignment["memory.latency"]
+        rate = DramRate(latency=latency, bytes_per_cycle=cores[0].bus_bytes if given == BUS else given)
+        banks, system = assignment["memory.banks"], None
+        if self.system is not None or banks != FLAT:
+            try:
+                memory = DramModel(
+                    latency=latency, bytes_per_cycle=rate.bytes_per_cycle,
+                    banks=None if banks == FLAT else parse_dram_kind(banks),
+                )  # fmt: skip
+            except SimulationError as error:
+                raise ConfigError(error.message, hint=error.hint) from error
+            system = system_design(assignment, cores, memory)
+        return Design(cores[0], rate, assignment["compiler.vthreads"], assignment["compiler.chains"], system)
+
+    def _core(self, name: str, assignment: Assignment) -> CoreConfig:
+        """The core with a name at a point; its own name is of its array and all else that it is."""
+        if name in self.named_cores:
+            return self.named_cores[name]
+        table = f"{CORE}." if name == CORE else f"cores.{name}."
+        core = {axis.removeprefix(table): value for axis, value in assignment.items() if axis.startswith(table)}
+        kib = {memory: core.pop(axis) for axis, memory in KIB.items() if axis in core}
+        values = {field: getattr(self.base_config, field) for field in CORE_FIELDS} | core
         for memory in kib:  # any depth will do to ask for the bytes of an entry
             values[f"{memory}_depth"] = 1024
         config = CoreConfig(**values) if not kib else _sized(values, kib)
-        config = replace(config, name=f"{config.batch}x{config.block_in}x{config.block_out}-{config.hash64:016x}"[:24])
-        rate = assignment["memory.bytes_per_cycle"]
-        return Design(
-            config,
-            DramRate(latency=assignment["memory.latency"], bytes_per_cycle=config.bus_bytes if rate == BUS else rate),
-            assignment["compiler.vthreads"],
-            assignment["compiler.chains"],
-        )
+        return replace(config, name=f"{config.batch}x{config.block_in}x{config.block_out}-{config.hash64:016x}"[:24])
+
+
+def _core_axes(axes: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Axes of a core; ValueError for one that is none."""
+    for name in axes:
+        if name not in CORE_FIELDS and name not in KIB:
+            raise ValueError(f"there is no field {name!r}; known: {', '.join((*CORE_FIELDS, *KIB))}")
+        _distinct(axes[name])
+        if name in KIB and f"{KIB[name]}_depth" in axes:
+            raise ValueError(f"{name} and {KIB[name]}_depth say the same: give one of them")
+    return axes
 
 
 def _sized(values: Mapping[str, Any], kib: Mapping[Any, int]) -> CoreConfig:
@@ -257,6 +329,11 @@ def load_space(path: str | Path) -> Space:
         _ = space.base_config
     except (ConfigError, OSError) as error:
         raise ExploreError(str(error), at=f"{path}: base") from error
+    try:
+        _ = space.named_cores
+    except (ConfigError, OSError) as error:
+        known = ", ".join((CORE, *space.cores))
+        raise ExploreError(f"{error}; cores of this file: {known}", at=f"{path}: system.cores") from error
     return space
 
 

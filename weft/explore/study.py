@@ -11,13 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from ..compiler.tune.database import Database, Key, point_text
 from .errors import ExploreError
-from .measure import Measure, Network, measure, measure_key, measure_layers
+from .measure import Measure, Network, measure_key, measure_layers
 from .outcome import Outcome, core_mhz, cycles_allowed, cycles_of, design_of, front_of, with_measures
 from .proposals import Proposer, proposer_for
 from .ray_workers import RayWorkers
+from .rounds import measure_point
 from .space import Design, Space, assignment_text
 from .workers import Done, Failure, Pool, Workers
 
@@ -68,13 +70,13 @@ class Study:
 
 
 Report = Callable[[Study], None]
-Measurer = Callable[[Design, Network], Measure]
+Measurer = Callable[..., Measure]
 
 
 def explore(
     space: Space, networks: Sequence[Network], database: Database, *, workers: int = 1, cluster: str | None = None,
     trials: int | None = None, minutes: float | None = None, point_seconds: float | None = None, retry: bool = False,
-    report: Report = lambda _: None, measurer: Measurer = measure, judge: Measurer | None = None,
+    report: Report = lambda _: None, measurer: Measurer = measure_point, judge: Measurer | None = None,
 ) -> Study:  # fmt: skip
     """Measure points of a space until the search ends, ``trials`` points were measured, or ``minutes`` are over.
 
@@ -134,6 +136,11 @@ def _step(run: _Run, proposer: Proposer, count: int) -> bool:
     return bool(points)
 
 
+def _arguments(design: Design, network: Network, networks: tuple[Network, ...]) -> tuple[Any, ...]:
+    """What is measured: a network on a core, or on a system, which it may share with the others."""
+    return (design, network) if design.system is None else (design, network, networks)
+
+
 @dataclass
 class _Run:
     study: Study
@@ -148,11 +155,12 @@ class _Run:
         """Measure points that satisfy the constraints so far."""
         results: dict[str, dict[str, Measure | Failure]] = {assignment_text(each.assignment): {} for each in points}
         designs = dict(zip(results, points, strict=True))
+        networks = tuple(self.study.networks)
         jobs: list[tuple[str, Design, Network, Key]] = []
         for text, point in designs.items():
             assert point.design is not None  # what satisfies the constraints is a design
-            for network in self.study.networks:
-                key = measure_key(point.design, network, exact=self.exact)
+            for network in networks:
+                key = measure_key(point.design, network, exact=self.exact, networks=networks)
                 known = self._known(key, point.design.knobs)
                 if known is None:
                     jobs.append((text, point.design, network, key))
@@ -161,7 +169,7 @@ class _Run:
                     self.study.reused += 1
         for text in results:
             self._finish(designs[text], results[text])
-        for done in self.pool.run([(design, network) for _, design, network, _ in jobs]):
+        for done in self.pool.run([_arguments(design, network, networks) for _, design, network, _ in jobs]):
             text, design, network, key = jobs[done.number]
             results[text][network.name] = self._keep(done, key, design)
             self.study.measured += 1

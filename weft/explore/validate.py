@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,8 +13,12 @@ from ..compiler.passes.manager import random_inputs
 from ..runtime.device import RtlDevice
 from ..runtime.profile_whatif import predict_runs
 from ..sim.dram import DramModel
+from .errors import ExploreError
 from .measure import Network, compiled, integer_module
 from .outcome import Outcome
+from .rounds import measure_point
+from .space import Design
+from .system_space import SystemDesign
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,20 @@ class Check:
 
 
 def validate(points: Sequence[Outcome], network: Network, report: Callable[[str], None]) -> list[Check]:
-    """Run a network on the RTL of each point, with its memory. The first use of a core compiles it, for a minute."""
+    """Run a network on the RTL of each point, with its memory. The first use of a core compiles it, for a minute. On a
+    system every core has an image of its own. ExploreError for cores that are not alike."""
     found = []
+    for point in points:
+        if point.design is not None and point.design.system is not None and not point.design.system.alike:
+            raise ExploreError("a front with systems of unlike cores cannot be validated on the RTL",
+                               hint="validate a space of alike cores")  # fmt: skip
     for number, point in enumerate(points, 1):
         assert point.design is not None  # what has figures is a design
         design = point.design
         report(f"point {number} of {len(points)}: {design.config.name}")
+        if design.system is not None:
+            found.append(_on_system(design, design.system, network))
+            continue
         model = compiled(design, network)
         dram = DramModel(latency=design.rate.latency, bytes_per_cycle=design.rate.bytes_per_cycle)
         predicted = sum(run.result.cycles or 0 for run in predict_runs(model, dram))
@@ -55,3 +67,19 @@ def validate(points: Sequence[Outcome], network: Network, report: Callable[[str]
         equal = all(np.array_equal(results[name], value) for name, value in expected.items())
         found.append(Check(design.config.name, network.name, loaded.cycles or 0, predicted, equal))
     return found
+
+
+def _on_system(design: Design, system: SystemDesign, network: Network) -> Check:
+    """An image on every core of a system at once."""
+    pictures = replace(system, split="pictures")
+    predicted = measure_point(replace(design, system=pictures), network).cycles
+    module = integer_module(network.path, network.digest, design.config.batch, 0)
+    items = [random_inputs(module, seed) for seed in range(len(design.cores))]
+    model = compiled(replace(design, system=None), network)
+    loaded = load(model, "rtl", system=system.config, dram=system.memory)
+    results = loaded.run(items)
+    equal = all(
+        np.array_equal(result[name], value)
+        for item, result in zip(items, results, strict=True) for name, value in evaluate(module, item).items()
+    )  # fmt: skip
+    return Check(f"{len(items)} x {design.config.name}", network.name, loaded.cycles or 0, predicted, equal)

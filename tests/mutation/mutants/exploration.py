@@ -11,6 +11,7 @@ WORKERS = ("tests/explore/test_workers.py",)
 ENERGY = ("tests/explore/test_energy.py",)
 AREA = ("tests/boards/test_area.py",)
 PAGE = ("tests/explore/test_page.py",)
+SYSTEMS = ("tests/explore/test_systems.py",)
 
 MUTANTS = (
     Mutant(
@@ -27,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         "memory-always-as-fast-as-the-bus", "explore/space.py", "check ignored",
-        "config.bus_bytes if rate == BUS else rate", "config.bus_bytes", SPACE,
+        "cores[0].bus_bytes if given == BUS else given", "cores[0].bus_bytes", SPACE,
     ),
     Mutant(
         "cycles-of-all-images", "explore/measure.py", "forgotten part",
@@ -84,5 +85,73 @@ MUTANTS = (
     Mutant(
         "data-may-end-its-script", "runtime/web_page.py", "check ignored",
         '.replace("<", "\\\\u003c")', "", PAGE,
+    ),
+    Mutant(
+        "system-has-one-name-for-all-cores", "explore/system_space.py", "forgotten part",
+        "names += [match[2]] * count", "names += [CORE] * count", SYSTEMS,
+    ),
+    Mutant(
+        "system-own-ports-from-one", "explore/system_space.py", "off by one",
+        "return tuple(range(count))", "return tuple(range(1, count + 1))", SYSTEMS,
+    ),
+    Mutant(
+        "idle-axes-are-points", "explore/system_space.py", "check ignored",
+        "if idle and assignment[axis] != values[0]:", "if False:", SYSTEMS,
+    ),
+    Mutant(
+        "unlike-cores-share-reads", "explore/system_space.py", "check ignored",
+        "or not self.alike)", "or False)", SYSTEMS,
+    ),
+    Mutant(
+        "banks-of-a-point-forgotten", "explore/space.py", "forgotten part",
+        "banks=None if banks == FLAT else parse_dram_kind(banks),", "banks=None,", SYSTEMS,
+    ),
+    Mutant(
+        "placement-forgets-the-host", "explore/rounds.py", "forgotten part",
+        "return left + sum(", "return 0 * left + sum(", SYSTEMS,
+    ),
+    Mutant(
+        "placement-of-the-fastest-core-of-a-turn", "explore/rounds.py", "bound",
+        "sum(max(cycles[number][core] for", "sum(min(cycles[number][core] for", SYSTEMS,
+    ),
+    Mutant(
+        "second-turn-starts-at-once", "explore/rounds.py", "wrong state",
+        "replace(found, started=begun)", "replace(found, started=0)", SYSTEMS,
+    ),
+    Mutant(
+        "turn-ends-with-its-first-core", "explore/rounds.py", "bound",
+        "begun += max(each.profile.cycles for", "begun += min(each.profile.cycles for", SYSTEMS,
+    ),
+    Mutant(
+        "pictures-end-with-the-fastest-core", "explore/rounds.py", "sign",
+        "key=lambda each: -each[1].profile.cycles", "key=lambda each: each[1].profile.cycles", SYSTEMS,
+    ),
+    Mutant(
+        "all-cores-read-one-part-of-the-memory", "explore/rounds.py", "wrong address",
+        "program_offset, window_start=part)", "program_offset)", SYSTEMS,
+    ),
+    Mutant(
+        "a-rounds-second-program-starts-at-once", "explore/rounds.py", "forgotten event",
+        "now += done.cycles or 0", "now += 0", SYSTEMS,
+    ),
+    Mutant(
+        "other-networks-take-no-part-in-keys", "explore/measure.py", "forgotten part",
+        'if design.system.split == "networks" else ""', 'if design.system.split == "" else ""', SYSTEMS,
+    ),
+    Mutant(
+        "one-arbiter-for-all-ports", "explore/parts.py", "forgotten part",
+        "for count in sharing if count > 1)", "for count in sharing[:1] if count > 1)", SYSTEMS,
+    ),
+    Mutant(
+        "throughput-of-one-network", "explore/outcome.py", "forgotten part",
+        "1e9 * sum(each.batch for each", "1e9 * max(each.batch for each", SYSTEMS,
+    ),
+    Mutant(
+        "host-does-one-image-of-a-round", "explore/outcome.py", "forgotten part",
+        "host_cycles(space, each) * each.batch for", "host_cycles(space, each) for", SYSTEMS,
+    ),
+    Mutant(
+        "energy-of-the-first-core-alone", "explore/energy.py", "forgotten part",
+        "in measure.parts:\n", "in measure.parts[:1]:\n", SYSTEMS,
     ),
 )  # fmt: skip
