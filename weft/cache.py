@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from .content import content_digest
@@ -95,11 +96,17 @@ def cache_key(*values: Any) -> str:
 
 
 _made: Counter[str] = Counter()
+_counting = Lock()
 
 
 def made_entries() -> Mapping[str, int]:
     """For each kind, how many entries this process did not find and so made itself, so far."""
     return dict(_made)
+
+
+def _count(kind: str) -> None:
+    with _counting:
+        _made[kind] += 1
 
 
 def look_up(kind: str, key: str, *, root: Path | None = None) -> bytes | None:
@@ -114,7 +121,7 @@ def look_up_large(kind: str, key: str, *, root: Path | None = None) -> memoryvie
 
 def store(kind: str, key: str, content: bytes, *, root: Path | None = None) -> bool:
     """Keep something under a key (as in :func:`kept`), whether or not there was something; whether that went well."""
-    _made[kind] += 1
+    _count(kind)
     return _store(_place(kind, key, root), content)
 
 
@@ -137,7 +144,7 @@ def kept(
             content = _read(path, accept)
             if content is None:
                 content = make()
-                _made[kind] += 1
+                _count(kind)
                 _store(path, content)
     return content
 
@@ -160,7 +167,7 @@ def kept_file(kind: str, key: str, make: Callable[[Path], None], *, root: Path |
             with working_folder() as working:
                 working_file = working / key
                 make(working_file)
-                _made[kind] += 1
+                _count(kind)
                 own.parent.mkdir(exist_ok=True)
                 working_file.replace(own)
         if not _store(path, own.read_bytes(), own.stat().st_mode & 0o700):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from threading import Barrier
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,7 @@ import pytest
 from weft.compiler.graph import Attrs, Constant, Function, Module, TensorType, Var, call, evaluate
 from weft.compiler.model import HostProgram, LaunchStep, Loop
 from weft.compiler.targets.cpu import emit_code
-from weft.compiler.targets.cpu.build import build_program, check_host_program
+from weft.compiler.targets.cpu.build import _in_two_threads, build_program, check_host_program
 from weft.compiler.targets.cpu.intrinsics import (
     dot_product,
     grouped_dot,
@@ -67,6 +70,36 @@ def test_the_second_load_neither_parses_nor_compiles(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("weft.compiler.targets.cpu.llvm.object_code.optimise", refuse)
     assert build_program(program) == first
     check_host_program(program)
+
+
+def test_two_kernels_are_made_at_a_time_and_come_in_order() -> None:
+    both = Barrier(2)
+    started: list[int] = []
+
+    def maker(number: int) -> bytes:
+        started.append(number)
+        both.wait(10)  # only another thread lets it go on
+        return bytes([number])
+
+    assert _in_two_threads([partial(maker, number) for number in range(6)]) == [bytes([number]) for number in range(6)]
+    assert sorted(started) == [*range(6)]
+    assert _in_two_threads([lambda: b"alone"]) == [b"alone"]
+
+
+def test_after_a_kernel_that_fails_no_other_is_begun() -> None:
+    begun: list[int] = []
+
+    def fails() -> bytes:
+        raise CompileError("it has no machine code", at="kernel 'first'")
+
+    def other(number: int) -> bytes:
+        begun.append(number)
+        sleep(0.01)
+        return b""
+
+    with pytest.raises(CompileError, match="first"):
+        _in_two_threads([fails, *(partial(other, number) for number in range(1000))])
+    assert len(begun) < 500
 
 
 def test_code_is_kept_by_content_and_by_all_that_it_depends_on(tmp_path: Path) -> None:

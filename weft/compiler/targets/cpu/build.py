@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 
 from ....collector import collector_waits
 from ....imports import IMPORTS
 from ...model import HostCode, HostProgram, KernelCode, LaunchCall, LaunchStep
-from .llvm.object_code import cached, cached_object, code_key
+from .llvm.object_code import cached, cached_object, code_key, found_object
 from .llvm.rounds import Rounds, counter_bytes
 from .llvm.threads import TEAM_BYTES, pool_text
 from .processor import WASM32, Processor, host_target
@@ -43,8 +43,27 @@ def wasm_objects(program: HostProgram) -> tuple[tuple[bytes, ...], tuple[LaunchC
 
 
 def _kernel_objects(program: HostProgram, target: Processor) -> list[bytes]:
+    jobs = [(code, _processor_of(code, target), program.threads) for code in program.kernels]
+    objects = [found_object(_kernel_key("kernel", *job)) for job in jobs]
+    missing = [partial(_kernel_object, *job) for job, content in zip(jobs, objects, strict=True) if content is None]
+    made = iter(_in_two_threads(missing))
+    return [next(made) if content is None else content for content in objects]
+
+
+def _in_two_threads(makers: Sequence[Callable[[], bytes]]) -> list[bytes]:
+    """What each gives. While one thread is in LLVM, which llvmlite lets in one at a time and without Python's lock, the
+    other prints the next kernel as LLVM IR, which takes as long."""
     with collector_waits():
-        return [_kernel_object(code, _processor_of(code, target), program.threads) for code in program.kernels]
+        if len(makers) < 2:
+            return [make() for make in makers]
+        from concurrent.futures import ThreadPoolExecutor  # which brings logging, for what is made alone
+
+        with ThreadPoolExecutor(2, "weft-llvm") as pool:
+            futures = [pool.submit(make) for make in makers]
+            try:
+                return [future.result() for future in futures]
+            finally:
+                pool.shutdown(cancel_futures=True)
 
 
 def assemblies(program: HostProgram, target: Processor) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
-from .....cache import cache_key, kept
+from .....cache import cache_key, kept, look_up
 from ...llvm.optimise import optimised
 from ...sources import sources_digest
 from ..processor import Processor
@@ -55,6 +55,11 @@ def _whole(text: str, target: Processor) -> str:
 def cached(key: str, make: Callable[[], bytes]) -> bytes:
     """The bytes that ``make`` gives, kept on disk under a key of `code_key`."""
     return kept("cpu", key, make)
+
+
+def found_object(key: str) -> bytes | None:
+    """What `cached` has under this key."""
+    return look_up("cpu", key)
 
 
 def cached_object(text: str, target: Processor) -> bytes:
