@@ -44,26 +44,29 @@ EVERYTHING: dict[str, Callable[[], Iterable[Case]]] = {**FAMILIES, "sums": sums,
 
 @dataclass(frozen=True)
 class Reason:
-    """Why results may differ: of cases whose names begin so, by so many steps at most, in so large a share."""
+    """Why results may differ: of cases whose names begin so, by so many steps at most, in so large a share, on these
+    targets."""
 
     begins: tuple[str, ...]
     dtype: str
     steps: float
     why: str
     share: float = 1.0
+    targets: tuple[str, ...] = TARGETS
 
-    def fits(self, name: str) -> bool:
+    def fits(self, name: str, target: str) -> bool:
         words = name.split()
-        return words[0] in self.begins and (not self.dtype or self.dtype in words)
+        return words[0] in self.begins and (not self.dtype or self.dtype in words) and target in self.targets
 
+
+PRODUCTS = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "MUL", "MEAN")
+EXACT = "exact sums are rounded, halves up; the interpreter rounds in float32, halves to even"
 
 APART = (
-    Reason(
-        ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "MUL", "MEAN"),
-        "layer",
-        1,
-        "the interpreter rounds products to float32 first, and halves to even",
-        share=0.01,
+    Reason(("MUL",), "layer", 1, "the factor of a constant operand is rounded to float32 by itself", 0.01, ("cpu",)),
+    *(
+        Reason(PRODUCTS, text, 1, EXACT, share, ("graph", "accel"))
+        for text, share in (("layer", 0.01), ("halves", 0.5), ("wide", 0.5))
     ),
     Reason(("QUANTIZE",), "int16", 1, "two roundings"),
     Reason(("RESIZE_BILINEAR",), "int16", 1 << 16, "the interpreter's weights have 10 bits, and its products overflow"),
@@ -147,7 +150,7 @@ def tried(family: str, case: Case, target: str) -> Outcome:
     size = sum(each.size for each in wanted)
     if result != "different":
         return Outcome(family, case.name, result, steps, share, size=size)
-    reason = next((each for each in APART if each.fits(case.name)), None)
+    reason = next((each for each in APART if each.fits(case.name, target)), None)
     apart = reason is not None and steps <= reason.steps and share <= reason.share
     kind, why = "apart" if apart else "different", reason.why if reason else ""
     return Outcome(family, case.name, kind, steps, share, why, size)

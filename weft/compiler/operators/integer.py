@@ -265,6 +265,51 @@ register(Operator(
 ))  # fmt: skip
 
 
+def _requantise_float32_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, bias, scale = operands
+    require_dtype(x, "the input", "int8", "int32")
+    require(x.rank >= 2, f"the input must have a channel axis, but is {x}")
+    for name, param, dtype in (("bias", bias, "int32"), ("scale", scale, "float32")):
+        wanted = TensorType((x.shape[1],), dtype)
+        require(param == wanted, f"{name} must be {wanted}, one a channel, not {param}")
+    low, high = (integer(attrs, name, -128, 127) for name in ("low", "high"))
+    require(low <= high, f"low {low} is above high {high}")
+    integer(attrs, "zero_point", -128, 127)
+    return TensorType(x.shape, "int8")
+
+
+def _requantise_float32(x: Array, *params: Array, **attrs: Any) -> Array:
+    per_channel = [param.reshape((1, -1) + (1,) * (x.ndim - 2)) for param in params]
+    return numerics.requantise_float32(x, *per_channel, **attrs)
+
+
+def _lower_requantise_float32(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, bias, scale = operands
+    zero_point, low, high = (int(str(call.attr(name))) for name in ("zero_point", "low", "high"))
+
+    def read(index: Index) -> tir.Expr:
+        channel = (index[1],)
+        real = (x[index].astype("int32") + bias[channel]).astype("float32") * scale[channel]
+        whole = te.round(tir.clamp(real, float(low - zero_point), float(high - zero_point)))
+        return (whole.astype("int32") + zero_point).astype("int8")
+
+    return View(call.shape, "int8", read)
+
+
+def _sample_requantise_float32(dtype: str) -> Call:
+    bias, scale = np.array([5, -3], np.int32), np.array([0.5, 0.0173], np.float32)
+    return call("requantise_float32", variable(dtype, 1, 2, 3, 3), Constant(bias), Constant(scale), zero_point=3)
+
+
+register(Operator(
+    "requantise_float32", "x bias scale", types=_requantise_float32_type, numpy=_requantise_float32,
+    lower=_lower_requantise_float32, fusion=Fusion.ELEMENTWISE, **_COMMON,
+    defaults={"zero_point": 0, "low": -128, "high": 127}, sample=_sample_requantise_float32,
+    doc="clamp(round(float32(x + bias) * scale) + zero_point, low, high), int8; the sum and its product with the scale "
+        "are rounded to float32, the product to a whole number, halves to even. XNNPACK's requantisation.",
+))  # fmt: skip
+
+
 LOOK_UP_ENTRIES = 256
 """Of a table: one for each value of an int8."""
 

@@ -184,6 +184,14 @@ def requantise(
     return wrap_int32(value) if out == "int32" else value.astype(np.int8)
 
 
+def requantise_float32(x: Array, bias: Array, scale: Array, *, zero_point: int, low: int, high: int) -> Array:
+    """``clamp(round(float32(x + bias) * scale) + zero_point)``, int8: the sum, which wraps to 32 bits, and its product
+    with a scale of float32 are rounded to float32, then the product to a whole number, all halves to even."""
+    sums = (x.astype(np.int32) + bias.astype(np.int32)).astype(np.float32)
+    limited = np.clip(sums * scale.astype(np.float32), np.float32(low - zero_point), np.float32(high - zero_point))
+    return np.asarray((np.rint(limited).astype(np.int32) + zero_point).astype(np.int8))
+
+
 def quantise_multiplier(real: Array) -> tuple[Int32, Int32]:
     """Write each real factor as ``multiplier / 2**shift``, the multiplier normalised to [2**23, 2**24) in magnitude.
 

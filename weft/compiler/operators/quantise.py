@@ -26,6 +26,7 @@ from ..graph.registry import (
     register,
     unsupported,
 )
+from ..graph.roundings import EXACT_SUMS, ROUNDINGS
 from ..integers.moves import dequantised
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, NotLoweredError, Read, View, along, element_type
@@ -94,11 +95,14 @@ def _quantise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, scale, zero_point = operands
     require_dtype(x, "the input", "float32", "float16", "bfloat16", "int32")
     require_dtype(zero_point, "the zero point", *QUANTISED)
+    require(
+        attrs["rounding"] in ROUNDINGS, f"rounding must be one of {', '.join(ROUNDINGS)}, not {attrs['rounding']!r}"
+    )
     _scale_shape(x, scale, zero_point, attrs)
     return TensorType(x.shape, zero_point.dtype)
 
 
-def _quantise(x: Array, scale: Array, zero_point: Array, axis: int, block: int, saturate: bool) -> Array:
+def _quantise(x: Array, scale: Array, zero_point: Array, axis: int, block: int, saturate: bool, rounding: str) -> Array:
     target = zero_point.dtype.name
     precision = numpy_dtype(_precision(scale.dtype.name))
     step = _along(scale, x.shape, axis, block).astype(precision)
@@ -145,11 +149,12 @@ def _sample_quantise(dtype: str) -> Call:
 
 register(Operator(
     "quantise", "x scale zero_point", family=Family.QUANTISE, role=Role.QUANTISE, types=_quantise_type, numpy=_quantise,
-    lower=_lower_quantise, defaults={"axis": 1, "block": 0, "saturate": True}, fusion=Fusion.ELEMENTWISE,
-    gradient=ROUNDS, accuracy=Accuracy.JUMPS, passive=True,
+    lower=_lower_quantise, defaults={"axis": 1, "block": 0, "saturate": True, "rounding": EXACT_SUMS},
+    fusion=Fusion.ELEMENTWISE, gradient=ROUNDS, accuracy=Accuracy.JUMPS, passive=True,
     sample=_sample_quantise,
     doc="ONNX QuantizeLinear: saturate(round_half_even(x / scale) + zero_point), in the zero point's type; "
-    "x is divided in the scale's type; NaN gives the lowest integer.",
+    "x is divided in the scale's type; NaN gives the lowest integer. rounding: of whole-number sums, where x is a "
+    "product in integers: exact, or 'float32' as `requantise_float32` has it.",
 ))  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..graph import Anchor, Array, Call, Constant, Expr, Family, Span, call, operator_of
 from ..graph.host import host_call
+from ..graph.roundings import EXACT_SUMS, FLOAT32
 from ..graph.visit import respan
 from ..integers.form import (
     INT32_SAFE,
@@ -28,13 +29,15 @@ from ..operators.numerics import quantise_multiplier
 from .emit_sums import in_whole_parts, total_of
 
 _FINE_BIAS = 2.0**-14  # a bias is rounded to at most this part of the result's last digit, where 32 bits hold that
+_WHOLE = 2.0**-20  # of a bias: it was written as real number, in float32
 _NEGLIGIBLE = 1 / 4096  # a channel that contributes less than this part of a digit is a constant
 
 
-def quantised(x: Real, scale: float, zero_point: int, span: Span) -> Expr | Refusal:
+def quantised(x: Real, scale: float, zero_point: int, span: Span, rounding: str = EXACT_SUMS) -> Expr | Refusal:
     """``round(x / scale) + zero_point``, saturated to int8, in integer operators; or why that is not possible.
 
-    ``span`` stands for the quantise node; the result carries it and the nodes behind ``x``.
+    ``span`` stands for the quantise node; the result carries it and the nodes behind ``x``. ``rounding``: how sums are
+    rounded that only a factor stands behind.
     """
     span = Span(x.span.merged(span).nodes, span.tensor)
     match x:
@@ -43,11 +46,11 @@ def quantised(x: Real, scale: float, zero_point: int, span: Span) -> Expr | Refu
                 return _named(x.q, span)
             return _quantised_affine(as_affine(x), scale, zero_point, span)
         case Affine():
-            return _quantised_affine(x, scale, zero_point, span)
+            return _quantised_affine(x, scale, zero_point, span, rounding)
         case Sum():
             return _quantised_sum(x, scale, zero_point, span)
         case Mapped():
-            inner = quantised(x.inner, scale, zero_point, Span(span.nodes))
+            inner = quantised(x.inner, scale, zero_point, Span(span.nodes), rounding)
             if isinstance(inner, Refusal):
                 return inner
             moved = x.apply(inner)
@@ -57,7 +60,7 @@ def quantised(x: Real, scale: float, zero_point: int, span: Span) -> Expr | Refu
         case Concatenated():
             parts: list[Expr] = []
             for part in x.parts:
-                emitted = quantised(part, scale, zero_point, Span((), part.span.tensor))
+                emitted = quantised(part, scale, zero_point, Span((), part.span.tensor), rounding)
                 if isinstance(emitted, Refusal):
                     return emitted
                 parts.append(emitted)
@@ -113,17 +116,39 @@ def requantised_within(x: Affine, scale: float, limits: tuple[int, int], span: S
     return call("requantise", *args, low=int(low), high=int(high), out="int32", span=span)
 
 
-def _quantised_affine(x: Affine, scale: float, zero_point: int, span: Span) -> Expr | Refusal:
-    prepared = _prepared(x, scale)
-    if isinstance(prepared, Refusal):
-        return prepared
-    x, bias = prepared
-    result = _requantise(
-        x.accumulator, bias, x.scale / scale, zero_point, limits_of(x.low, x.high, scale, zero_point), span, x.host
-    )
+def _quantised_affine(
+    x: Affine, scale: float, zero_point: int, span: Span, rounding: str = EXACT_SUMS
+) -> Expr | Refusal:
+    limits = limits_of(x.low, x.high, scale, zero_point)
+    result = _in_float32(x, scale, zero_point, limits, span) if rounding == FLOAT32 else None
+    if result is None:
+        prepared = _prepared(x, scale)
+        if isinstance(prepared, Refusal):
+            return prepared
+        x, bias = prepared
+        result = _requantise(x.accumulator, bias, x.scale / scale, zero_point, limits, span, x.host)
     if isinstance(result, Refusal) or result.shape == x.shape:
         return result
     return call("reshape", result, shape=x.shape, span=span)
+
+
+def _in_float32(x: Affine, scale: float, zero_point: int, limits: tuple[int, int], span: Span) -> Expr | None:
+    """``x`` as `requantise_float32` makes it: the factor is rounded where its parts are multiplied, and again where it
+    is divided by ``scale``. None where the bias is no whole number of the sum's unit, or does not fit beside it."""
+    factor = x.scale.astype(np.float32)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exact = np.where(x.offset == 0, 0.0, x.offset / x.scale)
+    whole = np.rint(exact)
+    if not np.all(np.abs(exact - whole) <= np.abs(whole) * _WHOLE) or not np.all(np.isfinite(factor)):
+        return None
+    bias = x.correction + whole
+    if not np.all(np.abs(bias) + x.peak < INT32_SAFE):
+        return None
+    args = (x.accumulator, Constant(bias.astype(np.int32)), Constant(factor / np.float32(scale)))
+    attrs = {"zero_point": zero_point, "low": limits[0], "high": limits[1]}
+    return host_call("requantise_float32", args, attrs, x.host, span) if x.host else call(
+        "requantise_float32", *args, span=span, **attrs
+    )  # fmt: skip
 
 
 def _prepared(x: Affine, scale: float) -> tuple[Affine, Array] | Refusal:

@@ -31,6 +31,7 @@ from ..graph import (
 )
 from ..graph.evaluate import static_value
 from ..graph.host import host_call, renumber
+from ..graph.roundings import EXACT_SUMS
 from ..integers.describer import Describer
 from ..integers.form import IntegerForm, Refusal, concatenated
 from ..scope import Scope
@@ -183,7 +184,8 @@ class _Legaliser:
         reason = described.reason if isinstance(described, Refusal) else ""
         if isinstance(scale, Constant) and isinstance(zero_point, Constant) and not isinstance(described, Refusal):
             zero = int(zero_point.value) - offset
-            result = quantised(described, float(scale.value), zero, node.span)
+            rounding = EXACT_SUMS if self.core else str(node.attr("rounding"))  # a core rounds exact sums
+            result = quantised(described, float(scale.value), zero, node.span, rounding)
             if not isinstance(result, Refusal):
                 return result
             reason = result.reason

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...graph import Constant, Expr, GraphError, Span
 from ...graph.dtypes import FLOATS, numpy_dtype
+from ...graph.roundings import EXACT_SUMS, FLOAT32
 from ..errors import ModelError
 from ..onnx import reader as onnx_reader
 from . import (
@@ -51,6 +52,11 @@ RULE_MODULES = (
 
 CONVERTER_MODULES = onnx_reader.CONVERTER_MODULES
 """Of ONNX: some rules are written by its converters."""
+
+ROUNDED_IN_FLOAT32 = frozenset(
+    {"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "BATCH_MATMUL", "MUL", "MEAN"}
+)
+"""What the interpreter's default kernels requantise by a factor of float32."""
 
 _TABLE = "tables are kept between runs"
 ACTING = ("ASSIGN_VARIABLE", "CALL_ONCE")
@@ -261,7 +267,8 @@ class GraphReader:
         held = result if isinstance(result, Held) else Held.plain(result)
         quantisation = tensor.quantisation if tensor.element in QUANTISED else None
         if quantisation is not None and held.expr.dtype in FLOATS:
-            return Held(site.quantised(held.expr, quantisation, tensor.element, held.order), held.order)
+            rounding = FLOAT32 if site.op in ROUNDED_IN_FLOAT32 else EXACT_SUMS
+            return Held(site.quantised(held.expr, quantisation, tensor.element, held.order, rounding), held.order)
         if (held.imaginary is not None) != (tensor.dtype == "complex64"):
             raise site.error(f"tensor {tensor.name!r} is {tensor.dtype}, but what it would hold is not")
         if held.expr.dtype != tensor.element:

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...graph import Array, Constant, Expr
 from ...graph.dtypes import FLOATS, numpy_dtype
+from ...graph.roundings import EXACT_SUMS
 from ..errors import ModelError
 from ..onnx.node import Node
 from ..site import OperatorSite, adds_to
@@ -183,10 +184,12 @@ class Site(OperatorSite):
         return (Constant(scales.reshape(shape).astype(np.float32)),
                 Constant(zeros.reshape(shape).astype(numpy_dtype(dtype))))  # fmt: skip
 
-    def quantised(self, x: Expr, quantisation: Quantisation, dtype: str, order: Sequence[int] = ()) -> Expr:
+    def quantised(
+        self, x: Expr, quantisation: Quantisation, dtype: str, order: Sequence[int] = (), rounding: str = EXACT_SUMS
+    ) -> Expr:
         scales, zeros = self.parameters(quantisation, dtype)
         axis = list(order).index(quantisation.axis) if scales.shape else 1
-        return self.call("quantise", x, scales, zeros, axis=axis)
+        return self.call("quantise", x, scales, zeros, axis=axis, rounding=rounding)
 
     def images(self, index: int) -> Expr:
         """Operand ``index`` as real numbers, channels first."""
