@@ -265,6 +265,12 @@ register(Operator(
 ))  # fmt: skip
 
 
+ROUNDING_SUMMAND = 1.5 * 2**23
+"""Beside it float32 has no bits behind the point: a sum with a small number is rounded to a whole one."""
+
+ROUNDING_SUMMAND_BITS = 0x4B400000
+
+
 def _requantise_float32_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, bias, scale = operands
     require_dtype(x, "the input", "int8", "int32")
@@ -290,8 +296,9 @@ def _lower_requantise_float32(builder: Builder, call: Call, operands: tuple[View
     def read(index: Index) -> tir.Expr:
         channel = (index[1],)
         real = (x[index].astype("int32") + bias[channel]).astype("float32") * scale[channel]
-        whole = te.round(tir.clamp(real, float(low - zero_point), float(high - zero_point)))
-        return (whole.astype("int32") + zero_point).astype("int8")
+        limited = tir.clamp(real, float(low - zero_point), float(high - zero_point))
+        whole = (limited + ROUNDING_SUMMAND).bits("int32") + (zero_point - ROUNDING_SUMMAND_BITS)
+        return tir.clamp(whole, -128, 127).astype("int8")  # as saturating instructions have it
 
     return View(call.shape, "int8", read)
 

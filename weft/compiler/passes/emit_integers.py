@@ -120,16 +120,19 @@ def _quantised_affine(
     x: Affine, scale: float, zero_point: int, span: Span, rounding: str = EXACT_SUMS
 ) -> Expr | Refusal:
     limits = limits_of(x.low, x.high, scale, zero_point)
-    result = _in_float32(x, scale, zero_point, limits, span) if rounding == FLOAT32 else None
-    if result is None:
-        prepared = _prepared(x, scale)
-        if isinstance(prepared, Refusal):
-            return prepared
-        x, bias = prepared
-        result = _requantise(x.accumulator, bias, x.scale / scale, zero_point, limits, span, x.host)
+    in_float32 = _in_float32(x, scale, zero_point, limits, span) if rounding == FLOAT32 else None
+    result = in_float32 or _rounded_once(x, scale, zero_point, limits, span)
     if isinstance(result, Refusal) or result.shape == x.shape:
         return result
     return call("reshape", result, shape=x.shape, span=span)
+
+
+def _rounded_once(x: Affine, scale: float, zero_point: int, limits: tuple[int, int], span: Span) -> Expr | Refusal:
+    prepared = _prepared(x, scale)
+    if isinstance(prepared, Refusal):
+        return prepared
+    x, bias = prepared
+    return _requantise(x.accumulator, bias, x.scale / scale, zero_point, limits, span, x.host)
 
 
 def _in_float32(x: Affine, scale: float, zero_point: int, limits: tuple[int, int], span: Span) -> Expr | None:

@@ -21,7 +21,7 @@ from .convolution_sums import byte_sums, float_sums, grouped_sums, packed_bytes,
 from .fusion import FusedGroup
 from .kernels import Array, Kernel, Operands, Tile, finished, lower_members
 from .layouts import PAIR, PREFERRED_BLOCKS, QUAD, UINT8_OFFSET, Layout, channel_block, halo_of, to_memory
-from .narrow_requantise import is_requantise
+from .narrow_requantise import adds_bias
 from .phases import joins_phases
 from .placement import Placement
 from .product import Step
@@ -264,7 +264,7 @@ def without_excess(
         raise CompileError("it has no convolution", at=f"kernel {group.name!r}")
     excess = weights.astype(np.int64).sum(tuple(range(1, weights.ndim))) * UINT8_OFFSET
     readers = [node for node in group.members if anchor in node.args]
-    bias = readers[0].args[1] if len(readers) == 1 and is_requantise(readers[0]) else None
+    bias = readers[0].args[1] if len(readers) == 1 and adds_bias(readers[0]) else None
     if anchor is not group.root and isinstance(bias, Constant):
         less = Constant((bias.value.astype(np.int64) - excess).astype(np.int32))  # sums wrap, as the contract's do
         requantise = replace(readers[0], args=(anchor, less, *readers[0].args[2:]))

@@ -36,6 +36,11 @@ def is_requantise(call: Call) -> bool:
     return call.op == "requantise"
 
 
+def adds_bias(call: Call) -> bool:
+    """Whether it requantises sums to which it adds its first parameter, a bias of whole numbers."""
+    return call.op in ("requantise", "requantise_float32")
+
+
 def narrow_requantise(call: Call, x: View, parameter: Parameter) -> View | None:
     """A requantise in this form; None where its parameters are not constant, or no shift fits."""
     if not is_requantise(call) or not all(isinstance(arg, Constant) for arg in call.args[1:]):
@@ -73,9 +78,18 @@ def narrow_requantise(call: Call, x: View, parameter: Parameter) -> View | None:
 
 def held_higher(value: tir.Expr, offset: int) -> tir.Expr | None:
     """A requantised int8 as the uint8 that is ``offset`` higher, in no more steps: what it is limited to is higher, and
-    so is the constant that was added before the shift. None for what `narrow_requantise` did not make, or where that
-    constant would be too large."""
+    so is the constant that was added before the shift, or to the bits of a float. None for what neither
+    `narrow_requantise` nor `requantise_float32` made, or where that constant would be too large."""
     match value:
+        case tir.Cast(
+            "int8",
+            tir.BinOp(
+                "min",
+                tir.BinOp("max", tir.BinOp("add", tir.Bits("int32", _) as bits, tir.Const(added)), tir.Const(low)),
+                tir.Const(high),
+            ),
+        ):
+            return tir.clamp(bits + (int(added) + offset), int(low) + offset, int(high) + offset).astype("uint8")
         case tir.Cast(
             "int8",
             tir.BinOp(
