@@ -26,8 +26,9 @@ DENSE = PIXELS * CHANNELS
 DEPTHWISE = PIXELS * KERNEL * KERNEL
 
 
-def two_layers(path: Path) -> Path:
-    """A dense 1x1 convolution and a depthwise one, quantised: a core that is not square has no way to do the second."""
+def two_layers(path: Path, *, third: bool = False) -> Path:
+    """A dense 1x1 convolution and a depthwise one, quantised: a core that is not square has no way to do the second.
+    ``third``: then a dense one again."""
     random, nodes, constants = np.random.default_rng(0), [], []
 
     def constant(name: str, value: Any) -> str:
@@ -49,7 +50,8 @@ def two_layers(path: Path) -> Path:
         return name
 
     y = conv(pair("x", "a"), "b", (CHANNELS, CHANNELS, 1, 1), 1)
-    pair(conv(pair(y, "c"), "d", (CHANNELS, 1, KERNEL, KERNEL), CHANNELS), "y")
+    y = conv(pair(y, "c"), "d", (CHANNELS, 1, KERNEL, KERNEL), CHANNELS)
+    pair(conv(pair(y, "e"), "f", (CHANNELS, CHANNELS, 1, 1), 1) if third else y, "y")
     kinds = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, CHANNELS, SIZE, SIZE]) for name in "xy"]
     graph = helper.make_graph(nodes, "two", kinds[:1], kinds[1:], constants)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)

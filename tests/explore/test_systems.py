@@ -32,6 +32,9 @@ from weft.sim import system_rtl
 from weft.sim.dram import DramModel
 from weft.sim.dram_kinds import parse_dram_kind
 from weft.sim.system_rtl import RtlSystem
+from weft.sim.system_timing import predict_system
+from weft.sim.timing import predict
+from weft.sim.timing_ports import TimedProgram
 
 from .test_host import two_layers
 
@@ -90,6 +93,7 @@ def test_a_point_is_a_system(tmp_path: Path) -> None:
     assert {each.system and each.system.config.ports for each in designs} == {(0,), (0, 0), (0, 1)}
     assert {each.system is not None and each.system.memory.banks is not None for each in designs} == {False, True}
     assert all(each.system and each.system.split == "pictures" for each in designs if len(each.cores) == 1)
+    assert not any(each.system and each.system.config.shared_reads and not each.system.alike for each in designs)
     assert len(set(designs)) == len(designs)  # what changes nothing is refused
     reasons = {point.reason.partition(";")[0] for point in points if point.design is None}
     assert any("cores.narrow.queue_depth = 8 changes nothing here" in each for each in reasons)
@@ -203,6 +207,50 @@ def test_networks_share_a_system(networks: tuple[Network, Network]) -> None:
     assert sum(met) > sum(row[place].cycles for row, place in zip(alone, places, strict=True))
 
 
+def test_cores_begin_each_program_together(tmp_path: Path) -> None:
+    """The narrow core leaves the layer in the middle to the host, so it has two programs; the square one has one."""
+    network = open_network(two_layers(tmp_path / "three.onnx", third=True))
+    cores = {"narrow": {"block_in": 8, "depthwise": 0}}
+    for names in ("2 narrow", "core + narrow"):
+        system = design({"cores": names, "ports": "own"}, cores=cores)
+        programs = []
+        for core in system.cores:
+            model = compiled(replace(system, config=core, system=None), network)
+            programs.append([predict(core, each.program, offset=each.program_offset).cycles or 0
+                             for each in model.programs])  # fmt: skip
+        assert [len(each) for each in programs] == ([2, 2] if names == "2 narrow" else [1, 2])
+        first, second = max(each[0] for each in programs), programs[1][1]
+        assert measure_point(system, network).cycles == max(first + second, sum(programs[0]))
+
+
+@pytest.mark.parametrize("split", ["pictures", "networks"])
+def test_unlike_cores_have_parts_of_one_memory(split: str, networks: tuple[Network, Network]) -> None:
+    """Rows and banks follow from where a core's window lies: behind that of the core before it."""
+    cores = {"narrow": {"block_in": 8, "depthwise": 0}}
+    mixed = design({"cores": "core + narrow", "ports": "own", "split": split}, cores=cores,
+                   memory={"banks": "ddr3-1066x16", "bytes_per_cycle": 8})  # fmt: skip
+    assert mixed.system is not None
+    found = [measure_point(mixed, each, networks) for each in networks]
+    chosen = [0, 0] if split == "pictures" else [next(n for n in (0, 1) if found[n].parts[0][0] == c) for c in (0, 1)]
+    models = [compiled(replace(mixed, config=core, system=None), networks[number])
+              for core, number in zip(mixed.cores, chosen, strict=True)]  # fmt: skip
+    starts = [0, -(-models[0].on_core.window_bytes // 4096) * 4096]
+    programs = [
+        TimedProgram(code=model.programs[0].program, offset=model.programs[0].program_offset, window_start=start)
+        for model, start in zip(models, starts, strict=True)
+    ]
+    truth = predict_system(mixed.system.config, programs, mixed.system.memory)
+    ends = [core and core.cycles for core in truth.cores]
+    if split == "pictures":
+        assert found[0].cycles == truth.cycles
+    else:
+        assert [found[number].cycles for number in chosen] == ends
+    moved = [replace(program, window_start=0) for program in programs]
+    assert [
+        core and core.cycles for core in predict_system(mixed.system.config, moved, mixed.system.memory).cores
+    ] != ends
+
+
 def test_a_core_with_two_networks_does_them_in_turn(networks: tuple[Network, Network]) -> None:
     three = (*networks, replace(networks[1], name="again"))
     pair = design({"cores": 2, "ports": "own", "split": "networks"})
@@ -210,7 +258,7 @@ def test_a_core_with_two_networks_does_them_in_turn(networks: tuple[Network, Net
     turns = {each.started for each in found}
     assert len(turns) == 2
     assert min(turns) == 0
-    assert max(turns) in {each.cycles for each in found}  # the first turn ends with the slower of two
+    assert max(turns) == max(each.cycles for each in found if not each.started)  # that turn ends with the slower
     space = space_of(system={"cores": 2, "ports": "own", "split": "networks"})
     point = with_measures(space, point_of(space), {each.name: one for each, one in zip(three, found, strict=True)})
     core = max(each.started + each.cycles for each in found)

@@ -74,14 +74,16 @@ def _turns(places: Sequence[int], cores: int) -> list[list[int | None]]:
 
 def _programs(design: Design, network: Network) -> tuple[list[CompiledModel], list[HostWork]]:
     """The network for each core, compiled once for alike ones, and what each leaves to the host."""
-    made: dict[int, tuple[CompiledModel, HostWork]] = {}
-    for core in design.cores:
-        if core.hash64 not in made:
-            alone = replace(design, config=core, system=None)
-            module = packed(alone, network)
-            made[core.hash64] = compiled(alone, network, module), host_work(module)
-    found = [made[core.hash64] for core in design.cores]
+    plain = [replace(core, name=design.config.name) for core in design.cores]  # a name is nothing that differs
+    found = [_program(replace(design, config=core, system=None), network) for core in plain]
     return [model for model, _ in found], [host for _, host in found]
+
+
+@lru_cache(maxsize=8)
+def _program(design: Design, network: Network) -> tuple[CompiledModel, HostWork]:
+    """Kept, since many systems have the same cores."""
+    module = packed(design, network)
+    return compiled(design, network, module), host_work(module)
 
 
 @lru_cache(maxsize=2)
