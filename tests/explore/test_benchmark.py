@@ -1,4 +1,4 @@
-"""``benchmarks/explore.py``: a grid that is measured once, and searches that are answered from it."""
+"""``benchmarks/explore.py``, a grid that is measured once and searched; ``shared_system.py``, systems beside a core."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import explore
+from benchmarks import explore, shared_system
+
+from .test_host import two_layers
 
 SPACE = """
 name = "two cores"
@@ -35,3 +37,20 @@ def test_searches_are_compared_with_the_grid(
     shares = {each["workload"]: each["value"] for each in json.loads((tmp_path / "out.json").read_text())
               if each["figure"].endswith("after 100")}  # fmt: skip
     assert shares == {"random": 1, "nsga2": 1, "tpe": 1}  # each has seen all there is
+
+
+def test_systems_are_compared_with_one_big_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [two_layers(tmp_path / "short.onnx"), two_layers(tmp_path / "long.onnx", third=True)]
+    places = [f"--{name}={tmp_path / file}" for name, file in
+              (("database", "kept.sqlite"), ("json", "out.json"), ("picture", "out.svg"))]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["shared_system.py", "--networks", *map(str, files), *places])
+    assert shared_system.main() == 0
+    assert "26 measurements" in capsys.readouterr().err
+    assert (tmp_path / "out.svg").read_text().count("32x32d") > 0
+    records = json.loads((tmp_path / "out.json").read_text())
+    assert len(records) == 2 * 13
+    big = {each["figure"]: each for each in records if each["config"].startswith("32x32d")}
+    assert big["latency"]["value"] == big["latency"]["reference"]
+    assert {each["reference"] for each in records if each["figure"] == "latency"} == {big["latency"]["value"]}
