@@ -26,6 +26,8 @@ from weft.sim.system_rtl import RtlSystem
 from weft.sim.system_timing import predict_system
 from weft.sim.timing import predict, predict_details
 
+from benchmarks import dram_peer
+
 MIXED = SystemConfig(name="mixed", cores=(TINY, NARROW, TINY), ports=(0, 0, 1))
 """Two unlike cores behind an arbiter, and one with a port of its own."""
 
@@ -338,3 +340,29 @@ def test_streams_have_banks_and_an_order() -> None:
         serve(DramModel(), stream(0), BUS_BYTES)
     with pytest.raises(SimulationError, match="order of time"):
         serve(DramModel(banks=parse_dram_kind("ddr3-1066x16")), stream(0)[::-1], BUS_BYTES)
+
+
+def test_accesses_are_at_the_bytes_that_were_asked_for() -> None:
+    for kind in (DRAM_KINDS["ddr3-1066x32"], DRAM_KINDS["ddr4-2400x64"]):
+        bursts = stream(3)
+        _, use = serve(DramModel(banks=BankedDram(kind)), bursts, BUS_BYTES)
+        assert use.commands is not None
+        moves = use.commands[np.isin(use.commands["kind"], [DramCommand.READ, DramCommand.WRITE])]
+        wanted = []
+        for burst in bursts:
+            first, size = int(burst["address"]), int(burst["beats"]) * BUS_BYTES
+            step = kind.access_bytes
+            wanted += range(first // step * step, first + size, step)
+        assert sorted(dram_peer.addresses_of(kind, moves).tolist()) == sorted(wanted)
+
+
+def test_a_peer_is_told_all_times_and_is_asked_for_by_its_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = dram_peer.config_text(DRAM_KINDS["ddr4-2400x64"])
+    for line in ("protocol = DDR4", "bankgroups = 2", "banks_per_group = 4", "bus_width = 64", "tREFI = 9360",
+                 "tRFC = 420", "tCCD_L = 6", "channel_size = 4096"):  # fmt: skip
+        assert f"{line}\n" in text
+    monkeypatch.setattr("sys.argv", ["dram_peer.py"])
+    assert dram_peer.main() == 2
+    assert "nothing was compared" in capsys.readouterr().err
