@@ -88,7 +88,7 @@ def test_a_memory_that_is_told_costs_no_layer_much_and_is_faster_in_all() -> Non
             told = chosen(function, Problem(TINY, kernel, 2, rate=rate))
             gains.append(math.log(cycles(function, TINY, told, rate) / cycles(function, TINY, usual, rate)))
             assert gains[-1] < math.log(1.1), f"{rate}: {told} for {kernel.name}, usually {usual}"
-    assert np.mean(gains) < math.log(0.97)
+    assert np.mean(gains) < math.log(0.98)
 
 
 @pytest.mark.parametrize("latency", [200, 400])

@@ -110,7 +110,7 @@ def lost_to_latency(problem: Problem, places: Array, bus: Array, work: Array) ->
     """Cycles that each load loses where a scratchpad has so many ``places`` for what it brings.
 
     A place is loaded anew when the ``work`` on what lies there is done, and is ready after the latency and the cycles
-    of the ``bus``. Where a window is no long one, what is lost with the usual latency is in the other terms.
+    of the ``bus``. Where the array works, what is lost with the usual latency is in the other terms.
     """
 
     def lost(latency: int) -> Array:
@@ -118,6 +118,6 @@ def lost_to_latency(problem: Problem, places: Array, bus: Array, work: Array) ->
         each: Array = np.maximum(turn - np.maximum(bus, work), 0)
         return each
 
-    known = 0.0 if problem.window_places else lost(USUAL_RATE.latency)
+    known = 0.0 if not problem.is_matrix and not problem.beside else lost(USUAL_RATE.latency)
     beyond: Array = np.maximum(lost(problem.rate.latency) - known, 0)
     return beyond

@@ -26,6 +26,7 @@ from ..schedule.tiling import (
     CHANNEL_AXES,
     DEFAULT_ORDERS,
     EPILOGUE_OVERHEAD,
+    LARGEST_SIZE,
     LOOP_ORDERS,
     Problem,
     Tiling,
@@ -43,7 +44,8 @@ from .bursts import (
     moved_result,
     places_of,
 )
-from .tiles import Array, Tiles
+from .tiles import Array, Buffers, Tiles
+from .vector_alone import is_alone, waiting_for_operands
 from .window_chunks import chunks_of_window, reach_of_chunk
 
 INSTRUCTION_OVERHEAD = 6
@@ -122,19 +124,6 @@ def _innermost(mask: Array) -> Array:
     """The last place, along the first axis, at which it is true; -1 where there is none."""
     places: Array = np.where(mask, np.arange(len(mask))[:, None], -1).max(axis=0)
     return places
-
-
-@dataclass(frozen=True)
-class Buffers:
-    """A buffer as each tiling has it: a number, or an array with one for each tiling."""
-
-    scratchpad: Memory
-    entries: Array | int
-    copies: Array | int  # alive at once
-    loads: Array | int  # how often it is filled from DRAM; 0 for results
-    entry_bytes: Array | float = 0  # bytes read for an entry, on average
-    zone: str = ""  # of ``acc``: what its zone is called there
-    bursts: Array | float = 0  # of an entry, on average, of those that a slow memory answers
 
 
 def buffers_of(problem: Problem, tiles: Tiles) -> Iterator[Buffers]:
@@ -384,6 +373,8 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
             work = (vector if in_vector else np.maximum(matrix, vector)) / buffer.loads
             # A scratchpad takes an entry a cycle.
             exposed += lost_to_latency(problem, places, np.maximum(cycles, buffer.entries), work) * buffer.loads
+    if is_alone(problem):
+        exposed += waiting_for_operands(problem, buffers, used[str(Memory.ACC)], vector)
     if not problem.beside:
         in_chunks = 1 if problem.is_matrix else chunks  # which are loaded while the vector engine works on others
         exposed += np.where((tiling.threads == 1) | (tiles == 1), vector / (tiles * in_chunks), 0.0)
@@ -411,7 +402,7 @@ def _comes_with_tiles(problem: Problem, buffer: Buffers) -> bool:
     """Whether it holds what the anchor of a layer reads, a part at a time."""
     if problem.is_matrix:
         return buffer.scratchpad in (Memory.INP, Memory.WGT)
-    return problem.kernel.window is not None and buffer.zone == "load"
+    return problem.beside and problem.kernel.window is not None and buffer.zone == "load"
 
 
 def _of_epilogues(problem: Problem, tiling: Tiles, tiles: Array) -> tuple[Array, Array]:
@@ -516,6 +507,9 @@ def _tilings(alike: _Alike) -> Tiles:
     found = list(islice(_fitting(problem), WIDTHS))
     if not found:
         return Tiles.of([])
+    if is_alone(problem) and problem.threads > 1:
+        # Tiles that leave each other room need no threads.
+        found += islice(_fitting(replace(problem, threads=1), int(found[0].columns[0])), 2 * WIDTHS)
     candidates = Tiles.joined(found)
     works = works_of(problem, candidates)
     if alike.first:
@@ -525,10 +519,10 @@ def _tilings(alike: _Alike) -> Tiles:
     return replace(ranked, epilogue_groups=np.where(divided, 1, ranked.epilogue_groups))
 
 
-def _fitting(problem: Problem) -> Iterator[Tiles]:
-    """The tilings of each width that has any that fit, the widest first."""
+def _fitting(problem: Problem, widest: int = LARGEST_SIZE) -> Iterator[Tiles]:
+    """The tilings of each width, of at most ``widest``, that has any that fit, the widest first."""
     for columns in sizes_worth_trying(problem.output[3]):
-        fitting = _largest_epilogues(problem, columns)
+        fitting = _largest_epilogues(problem, columns) if columns <= widest else []
         if len(fitting):
             yield fitting
 

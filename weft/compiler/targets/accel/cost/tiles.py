@@ -9,6 +9,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from .....hw.memories import Memory
 from ..schedule.tiling import Tiling
 
 Array = npt.NDArray[Any]
@@ -60,3 +61,16 @@ class Tiles(Sequence[Tiling]):
 FIELDS: dict[str, type[np.generic]] = {
     each.name: np.str_ if each.name == "order" else np.int64 for each in fields(Tiling)
 }
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """A buffer as each tiling has it: a number, or an array with one for each tiling."""
+
+    scratchpad: Memory
+    entries: Array | int
+    copies: Array | int  # alive at once
+    loads: Array | int  # how often it is filled from DRAM; 0 for results
+    entry_bytes: Array | float = 0  # bytes read for an entry, on average
+    zone: str = ""  # of ``acc``: what its zone is called there
+    bursts: Array | float = 0  # of an entry, on average, of those that a slow memory answers

@@ -298,7 +298,9 @@ def _combined(wish: str, combine: Callable[[tir.Expr, tir.Expr], tir.Expr]) -> P
     def rule(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
         a, b = (builder.in_accumulator(operand) for operand in operands)
         read = _repeated(b, a.shape)
-        return builder.stage(a.shape, lambda index: combine(a[index], read(index)), wish, narrow=builder.narrow)
+        result = builder.stage(a.shape, lambda index: combine(a[index], read(index)), wish, narrow=builder.narrow)
+        _over_operand(builder, result, operands[0])
+        return result
 
     return rule
 
@@ -306,9 +308,19 @@ def _combined(wish: str, combine: Callable[[tir.Expr, tir.Expr], tir.Expr]) -> P
 def _immediate(attribute: str, formula: Callable[[tir.Expr, int], tir.Expr]) -> PackedRule:
     def rule(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
         x, value = builder.in_accumulator(operands[0]), call.attr(attribute)
-        return builder.stage(x.shape, lambda index: formula(x[index], value), "scaled", narrow=builder.narrow)
+        result = builder.stage(x.shape, lambda index: formula(x[index], value), "scaled", narrow=builder.narrow)
+        _over_operand(builder, result, operands[0])
+        return result
 
     return rule
+
+
+def _over_operand(builder: PackedBuilder, result: te.Tensor, operand: te.Tensor) -> None:
+    """Of a layer that is nothing but elementwise, write a result over what it is computed of, where nothing reads that
+    again. The first one has room of its own: so two operands of a later one lie in different banks of ``acc``."""
+    alone = builder.window is None and len(builder.vector) > 1 and not builder.narrow
+    if alone and operand.name in builder.ending:
+        builder.in_place.append((result.name, builder.in_accumulator(operand).name))
 
 
 def _maximum_immediate(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:

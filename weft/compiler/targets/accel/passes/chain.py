@@ -66,6 +66,9 @@ what makes engines wait for each other. Of the others all are measured that are 
 LEAST_GAIN = 0.02
 """A chain must save this share of its layers' cycles: what stands beside it in the program may cost as much."""
 
+LONG_GAIN = 0.01
+"""Or this share, where it is more than an answer of the memory takes, which is what it costs those beside it."""
+
 SURE = 0.15
 """Where a chain takes this share more than the estimate of its layers, no program of these is made."""
 
@@ -407,7 +410,8 @@ class _Chainer(_Proposer):
         cycles = taken.cycles
         estimated = sum(map(self._apart, part))  # infinite, where only parts of a layer have a tile that fits
         apart = self._taken_apart(part) if cycles < (1 + SURE) * estimated else Taken(round(estimated), 0)
-        if cycles > (1 - LEAST_GAIN) * apart.cycles:
+        least = min(LEAST_GAIN * apart.cycles, max(LONG_GAIN * apart.cycles, self.rate.latency))
+        if cycles > apart.cycles - least:
             return f"a chain would take {cycles:,} cycles, its layers apart take {apart.cycles:,}"
         return Decision(tiling, form, taken, apart, tuned)
 

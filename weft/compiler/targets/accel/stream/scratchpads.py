@@ -100,12 +100,13 @@ class Ring:
         return start if start + entries <= end else None
 
 
-def accumulator_zones(config: CoreConfig, *, in_turn: bool = False) -> dict[str, tuple[Zone, ...]]:
+def accumulator_zones(config: CoreConfig, *, in_turn: bool = False, array: bool = True) -> dict[str, tuple[Zone, ...]]:
     """Where buffers of the accumulator should lie, by what fills them: matrix, load, parameters or vector instructions.
 
     A bank serves one read and one write a cycle, and matrix products write in every cycle. So their tiles have banks
     of their own; what streams in has others, and parameters lie apart from the data that is read together with them.
-    ``in_turn``: for a kernel of the array and one of the vector engine at the same time.
+    ``in_turn``: for a kernel of the array and one of the vector engine at the same time. ``array``: whether it has
+    products at all; else what streams in has the banks of their tiles, too.
     """
     if config.acc_banks == 1:
         return {}
@@ -124,7 +125,7 @@ def accumulator_zones(config: CoreConfig, *, in_turn: bool = False) -> dict[str,
         }
     return {
         "matrix": ((0, half), rest),
-        "load": ((half, last), rest),
+        "load": ((half, last), rest) if array else (rest,),
         "parameters": ((last, config.acc_depth),),
         "vector": ((last, config.acc_depth), (half, config.acc_depth)),
     }

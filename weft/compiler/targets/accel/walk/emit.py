@@ -68,9 +68,8 @@ class Emitter:
         levels = {engine: dict(held) for engine, held in self.levels.items()}
         left_out = self.left_out.copy()
         self.tiles = len(functions) - 1
-        zones = accumulator_zones(self.config, in_turn=len(functions) > 1)
         walks = [
-            self._steps(_Walk(self, function, dram, layer, zones), tile)
+            self._steps(_Walk(self, function, dram, layer, in_turn=len(functions) > 1), tile)
             for tile, (function, dram) in enumerate(functions)
         ]
         stored = dict.fromkeys(range(len(walks)), 0.0)
@@ -104,15 +103,16 @@ class _Walk:
 
     def __init__(
         self, stream: Emitter, function: PrimFunc, dram: Mapping[str, DramBuffer], layer: int,
-        zones: dict[str, tuple[Zone, ...]],
+        *, in_turn: bool,
     ) -> None:  # fmt: skip
         self.stream = stream
         self.config = stream.config
         self.function = function
         self.dram = dram
         self._emission = NestEmitter(stream.config, stream.issues, stream.levels, stream.left_out, dram, layer)
-        self._zones = zones
         self._filled_by = _filled_by(function)
+        array = "matrix" in self._filled_by.values()
+        self._zones = accumulator_zones(stream.config, in_turn=in_turn, array=array)
         self._computed = self._entries_computed(function.body)
         self._thread_variables = frozenset(
             each.var for each in statements(function.body) if isinstance(each, For) and each.kind == "vthread"

@@ -1,0 +1,36 @@
+"""Layers of the vector engine alone: what they lose while it waits for operands, by the places that these have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .....hw.memories import Memory
+from ..schedule.tiling import Problem
+from .bursts import lost_to_latency
+from .tiles import Array, Buffers
+
+
+def is_alone(problem: Problem) -> bool:
+    """Whether a layer is the vector engine's, and no kernel of the array runs beside it."""
+    return not problem.is_matrix and not problem.beside
+
+
+def waiting_for_operands(problem: Problem, buffers: Sequence[Buffers], used: Array, vector: float) -> Array:
+    """Cycles in which the vector engine, with ``vector`` cycles of work, waits for what it reads; ``used``: entries of
+    ``acc``. Loads go round in the banks that results leave (`accumulator_zones`). Threads of a window have done with
+    what they read one after another; those of a layer without one, whose stages take turns, all at once."""
+    brought = [each for each in buffers if each.zone == "load" and not isinstance(each.loads, int)]
+    if not brought:
+        return np.zeros(len(used))
+    config = problem.config
+    copies = brought[0].copies
+    together = 1 if problem.kernel.window is not None else copies
+    entries = sum((each.entries for each in brought), np.zeros(len(used), np.int64))
+    results = config.acc_depth // config.acc_banks if config.acc_banks > 1 else 0
+    room = np.minimum(config.acc_depth - results, problem.rooms[str(Memory.ACC)] - used + entries * copies)
+    places = np.maximum(room // (entries * together), copies // together)
+    bus = sum(np.maximum(each.entries * each.entry_bytes / problem.bytes_per_cycle, each.entries) for each in brought)
+    turns = brought[0].loads / together
+    return lost_to_latency(problem, places, bus * together, vector / turns) * turns
