@@ -15,6 +15,7 @@ from weft.runtime.profile_system import SystemProfile, profile_system
 from weft.runtime.profile_system_report import bus_records, core_records, layer_records
 from weft.runtime.trace_system import write_system
 from weft.sim.dram import DramModel
+from weft.sim.dram_kinds import parse_dram_kind
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 MEMORY = DramModel(latency=40, bytes_per_cycle=4)
@@ -45,6 +46,17 @@ def test_cycles_are_those_of_a_run(model: weft.CompiledModel, measured: SystemPr
     ends = [[core and core.cycles for core in result.cores] for result in module.results]
     assert [sum(each) for each in zip(*ends, strict=True)] == [core.together.cycles for core in measured.cores]
     assert module.profile().cycles == measured.cycles
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_where_windows_lie_counts_in_a_dram_with_banks(name: str, model: weft.CompiledModel) -> None:
+    memory = DramModel(latency=40, bytes_per_cycle=4, banks=parse_dram_kind("ddr3-1066x16"))
+    module = weft.load(model, SYSTEMS[name], dram=memory)
+    spec = model.inputs[0]
+    module.run([np.zeros(spec.shape, spec.dtype)] * 3)
+    profile = module.profile()
+    assert profile.cycles == module.cycles
+    assert [result.dram for result in module.results] == [profile.dram_use]
 
 
 def test_what_a_core_loses_is_accounted_for_by_cause_and_by_layer(measured: SystemProfile) -> None:

@@ -12,9 +12,11 @@ import pytest
 import weft
 from weft.hw.config import PYNQ, TINY
 from weft.hw.errors import ConfigError
-from weft.hw.isa import Fault
+from weft.hw.isa import Fault, Store
+from weft.hw.programs import disassemble
 from weft.runtime.errors import CoreFaultError, DeviceError, InputError
 from weft.runtime.system_device import SystemDevice
+from weft.runtime.system_module import constant_pages, in_part
 from weft.sim import system_rtl
 from weft.sim.dram import DramModel
 from weft.sim.result import FaultRecord, RunResult
@@ -71,6 +73,37 @@ def test_cores_read_constants_once(model: weft.CompiledModel, items: list[np.nda
     again = together.run(items)
     assert all(np.array_equal(first[name], second[name])
                for first, second in zip(apart.run(items), again, strict=True) for name in first)  # fmt: skip
+
+
+def test_cores_with_ports_of_their_own_cost_each_other_nothing(
+    model: weft.CompiledModel, items: list[np.ndarray[Any, Any]]
+) -> None:
+    apart = weft.load(model, replace(PAIR, ports=(0, 1)))
+    apart.run([*items, *items])
+    assert [use.items for use in apart.use()] == [3, 3]
+    assert [use.waited for use in apart.use()] == [0, 0]
+    assert [use.alone for use in apart.use()] == [3 * apart.alone()] * 2
+
+
+def test_all_constants_are_in_pages_that_cores_share(model: weft.CompiledModel) -> None:
+    core = model.on_core
+    pages = constant_pages(core)
+    assert (pages.start % 4096, pages.stop % 4096) == (0, 0)
+    assert pages.start <= min(each.offset for each in core.constants)
+    last = max(each.offset + each.data.nbytes for each in core.constants)
+    assert last <= pages.stop < last + 4096
+    # What ends in the middle of a page shares the whole page.
+    assert constant_pages(replace(core, constants=(replace(core.constants[0], offset=5000),))).start == 4096
+    assert len(constant_pages(replace(core, constants=()))) == 0
+
+
+def test_what_begins_where_a_constant_ends_is_a_cores_own(model: weft.CompiledModel) -> None:
+    core, granule, size = model.on_core, model.on_core.config.granule_bytes, 64
+    stores = [each for each in disassemble(core.config, model.programs[0].program) if isinstance(each, Store)]
+    before = replace(core.constants[0], offset=stores[0].offset * granule - size, data=np.zeros(size, np.uint8))
+    moved = in_part(replace(model, core=replace(core, constants=(before,))), 1 << 20)
+    after = [each for each in disassemble(core.config, moved.programs[0].program) if isinstance(each, Store)]
+    assert [each.offset for each in after] == [each.offset + (1 << 20) // granule for each in stores]
 
 
 def test_a_memory_that_one_window_cannot_hold_is_refused(model: weft.CompiledModel) -> None:

@@ -118,6 +118,83 @@ MUTANTS = (
         "banks-window-left-out", "sim/timing_memory.h", "dropped term",
         "place.window_start + uint64_t(word)", "uint64_t(word)", BANKS,
     ),
+    Mutant(
+        "banks-groups-side-by-side", "sim/dram_banks.h", "wrong place",
+        "groups_[number % size_t(t_.groups)]", "groups_[number * size_t(t_.groups) / size_t(t_.banks)]", BANKS,
+    ),
+    Mutant(
+        "banks-opened-while-precharged", "sim/dram_banks.h", "missing hazard check",
+        "bank.opens = close + t_.RP;", "bank.opens = close;", BANKS,
+    ),
+    Mutant(
+        "banks-column-before-its-row", "sim/dram_banks.h", "missing hazard check",
+        "bank.columns = open + t_.RCD;", "bank.columns = open + 1;", BANKS,
+    ),
+    Mutant(
+        "banks-row-closed-too-soon", "sim/dram_banks.h", "missing hazard check",
+        "bank.closes = open + t_.RAS;", "bank.closes = open + t_.RCD;", BANKS,
+    ),
+    Mutant(
+        "banks-precharges-side-by-side", "sim/dram_banks.h", "dropped condition",
+        "{arrival, bank.closes, last_precharge_ + t_.PPD}", "{arrival, bank.closes}", BANKS,
+    ),
+    Mutant(
+        "banks-write-behind-a-read-at-once", "sim/dram_banks.h", "dropped condition",
+        "at = std::max(at, any_.read + t_.RTW);", "", BANKS,
+    ),
+    Mutant(
+        "banks-columns-of-a-group", "sim/dram_banks.h", "dropped condition",
+        ", group.column + t_.CCD_L}", "}", BANKS,
+    ),
+    Mutant(
+        "banks-activations-of-a-group", "sim/dram_banks.h", "dropped condition",
+        ", group.activation + t_.RRD_L,", ",", BANKS,
+    ),
+    Mutant(
+        "banks-refreshes-drift", "sim/dram_banks.h", "forgotten event",
+        "next_refresh_ += t_.REFI;", "next_refresh_ = start + t_.REFI;", BANKS,
+    ),
+    Mutant(
+        "banks-opened-while-refreshed", "sim/dram_banks.h", "missing hazard check",
+        "bank.opens = start + t_.RFC;", "bank.opens = start;", BANKS,
+    ),
+    Mutant(
+        "banks-rows-survive-a-refresh", "sim/dram_banks.h", "state that survives",
+        "bank.row = -1, bank.opens", "bank.opens", BANKS,
+    ),
+    Mutant(
+        "banks-words-wait-for-nothing", "sim/dram_banks.h", "dropped term",
+        "- (write ? 0 : beat)", "- beat", BANKS,
+    ),
+    Mutant(
+        "banks-data-before-their-clock", "sim/dram_banks.h", "rounding",
+        "(tick * t_.cycles + t_.ticks - 1) / t_.ticks", "tick * t_.cycles / t_.ticks", BANKS,
+    ),
+    Mutant(
+        "banks-of-neighbouring-rows", "sim/dram_banks.h", "wrong address",
+        "const uint32_t number = uint32_t(line % uint64_t(t_.banks));",
+        "const uint32_t number = uint32_t(line / 8 % uint64_t(t_.banks));", BANKS,
+    ),
+    Mutant(
+        "banks-opened-any-time-ahead", "sim/dram_banks.h", "bound",
+        "        arrival = std::max(arrival, any_.column - kAhead);\n", "", BANKS,
+    ),
+    Mutant(
+        "banks-conflicts-are-misses", "sim/dram_banks.h", "wrong count",
+        "++use_.conflicts;", "++use_.misses;", BANKS,
+    ),
+    Mutant(
+        "model-streams-what-several-share", "sim/timing_shared.h", "dropped condition",
+        "        if (burst.cores & (burst.cores - 1)) return 0;\n", "", ("tests/sim/test_shared_reads.py",),
+    ),
+    Mutant(
+        "model-streams-past-the-rendezvous", "sim/timing_shared.h", "dropped condition",
+        "        if (rendezvous_moves_) return 0;\n", "", ("tests/sim/test_shared_reads.py",),
+    ),
+    Mutant(
+        "model-turns-of-writes-go-on", "sim/timing_shared.h", "state that survives",
+        "if (!writes_under_way_) last_write_ = unsigned(masters_.size()) - 1;", "", ("tests/sim/test_system.py",),
+    ),
     # Engines
     Mutant(
         "model-three-forwards", "sim/timing_compute.h", "missing forward",

@@ -29,6 +29,22 @@ MUTANTS = (
         '{"id": Cat(of("id"), Const(number)),', '{"id": of("id"),', TESTS,
     ),
     Mutant(
+        "arbiter-loses-an-address", "hw/interconnect.py", "overwritten register",
+        'free = ~held | of_port("ready")', "free = Const(1)", TESTS,
+    ),
+    Mutant(
+        "arbiter-counts-no-ends", "hw/interconnect.py", "wrong count",
+        "under_way.eq(under_way + takes - ends)", "under_way.eq(under_way + takes)", TESTS,
+    ),
+    Mutant(
+        "rendezvous-drops-unlike-bursts", "hw/shared_reads.py", "wrong state",
+        "m.d.sync += left.eq(left & ~same)", "m.d.sync += left.eq(0)", SHARED,
+    ),
+    Mutant(
+        "rendezvous-serves-a-burst-again", "hw/shared_reads.py", "state that survives",
+        "m.d.comb += served.eq(self.members)", "m.d.comb += served.eq(self.members & 1)", SHARED,
+    ),
+    Mutant(
         "rendezvous-waits-for-all-cores", "hw/shared_reads.py", "deadlock",
         "(self.waits | ~self.running).all()", "self.waits.all()", SHARED,
     ),
