@@ -2,7 +2,8 @@
 
 One core on each kind of memory, and four cores with ports of their own on one DDR3-1066 of 16 bits, as on a PYNQ-Z2:
 cycles against the flat memory of the same port. "Apart": the four cores begin a quarter of an item after each other and
-take item after item; the slowest of the items that all four cores work beside.
+take item after item; the slowest of the items that all four cores work beside. "Share": with programs that were
+compiled for a memory as fast as a core's part of this one.
 
     python benchmarks/dram.py                             # timing model, images of 224x224
     python benchmarks/dram.py --rules                     # also every command against its standard: a minute a network
@@ -22,6 +23,7 @@ from pathlib import Path
 import weft
 from weft.compiler.model import CompiledModel
 from weft.hw.config import PYNQ, TINY
+from weft.hw.dram_rate import DramRate
 from weft.hw.system_config import SystemConfig
 from weft.runtime.artifact import load as load_artifact
 from weft.runtime.profile_dram import dram_record
@@ -47,7 +49,8 @@ ONE_CORE = 1.0005
 """Cycles against the flat memory that one core may take: it never notices banks."""
 
 FOUR_CORES = {"mobilenet_v2": 1.08}
-"""The same of four cores with ports of their own on :data:`NARROW`, images of 224x224, begun apart or not."""
+"""The same of four cores with ports of their own on :data:`NARROW`, images of 224x224: compiled for their share, begun
+apart."""
 
 ROUNDS = 4
 """In which the starts of the second items are found: when the first ones end."""
@@ -70,13 +73,18 @@ class Row:
     flat: int
     use: Record
     broken: list[str]
-    target: float | None
+    target: float | None = None
     apart: bool = False
+    share: bool = False
 
     @property
     def factor(self) -> float:
         """Cycles against the flat memory."""
         return self.cycles / self.flat
+
+    @property
+    def how(self) -> str:
+        return (", share" if self.share else "") + (", apart" if self.apart else "")
 
     @property
     def good(self) -> bool:
@@ -111,10 +119,15 @@ def run_apart(model: CompiledModel, count: int, dram: DramModel, flat: int) -> t
     return max(cycles[count - 1], cycles[count]), done
 
 
-def measure(network: str, model: CompiledModel, rules: bool) -> Iterator[Row]:
-    """The network on all memories, by the timing model."""
+def share_of(banks: BankedDram, count: int) -> DramRate:
+    """A memory as fast as the part of a DRAM that each of ``count`` cores has."""
+    whole = banks.kind.bytes_per_second / (banks.core_mhz * 10**6)
+    return DramRate(latency=FLAT.latency, bytes_per_cycle=int(whole / count))
+
+
+def measure(network: str, model: CompiledModel, shared: CompiledModel | None, rules: bool) -> Iterator[Row]:
+    """The network on all memories, by the timing model. ``shared``: compiled for a fourth of :data:`NARROW`."""
     flat, _ = run(model, 1, FLAT)
-    wanted = FOUR_CORES.get(network) if model.inputs[0].shape[-1] == 224 else None
     for count, kind in (*((1, kind) for kind in KINDS), (2, NARROW), (4, NARROW), (4, KINDS[1])):
         banks = parse_dram_kind(kind)
         dram = replace(FLAT, banks=banks)
@@ -127,14 +140,21 @@ def measure(network: str, model: CompiledModel, rules: bool) -> Iterator[Row]:
             if use.commands is not None
             for problem in islice(broken_rules(banks.kind.name, use.commands), 5)
         ]
-        target = ONE_CORE if count == 1 else wanted if count == 4 and kind == NARROW else None
-        yield Row(network, count, kind, cycles, flat, record, broken, target)
-    if len(model.programs) == 1:
-        dram = replace(FLAT, banks=parse_dram_kind(NARROW))
-        cycles, done = run_apart(model, 4, dram, flat)
+        yield Row(network, count, kind, cycles, flat, record, broken, ONE_CORE if count == 1 else None)
+    wanted = FOUR_CORES.get(network) if model.inputs[0].shape[-1] == 224 else None
+    dram = replace(FLAT, banks=parse_dram_kind(NARROW))
+    for each in (model, shared):
+        if each is None or len(each.programs) != 1:
+            continue
+        if share := each is shared:
+            cycles, uses = run(each, 4, dram)
+            record = dram_record(dram, uses, cycles)
+            assert record is not None
+            yield Row(network, 4, NARROW, cycles, flat, record, [], share=share)
+        cycles, done = run_apart(each, 4, dram, run(each, 1, FLAT)[0])
         record = dram_record(dram, [done.dram], done.cycles or 0)
         assert record is not None
-        yield Row(network, 4, NARROW, cycles, flat, record, [], wanted, apart=True)
+        yield Row(network, 4, NARROW, cycles, flat, record, [], wanted if share else None, apart=True, share=share)
 
 
 def campaign(programs: int) -> Iterator[Record]:
@@ -156,16 +176,18 @@ def campaign(programs: int) -> Iterator[Record]:
         yield Record(name, "random programs", "runs that differ", different, 0)
 
 
-def compiled(arguments: argparse.Namespace) -> Iterator[tuple[str, CompiledModel]]:
-    """Name of the network, model."""
+def compiled(arguments: argparse.Namespace) -> Iterator[tuple[str, CompiledModel, CompiledModel | None]]:
+    """Name of the network, model, and the model for a fourth of :data:`NARROW`, which is made of no artifact."""
     for path in arguments.models:
         model = load_artifact(path, None)
         assert isinstance(model, CompiledModel)
-        yield model.name.split("-")[0], model
+        yield model.name.split("-")[0], model, None
     for name in arguments.networks if not arguments.models else ():
-        model = weft.compile(build(name, size=arguments.size), PYNQ)
+        path = build(name, size=arguments.size)
+        model, shared = weft.compile(path, PYNQ), weft.compile(path, PYNQ, dram=share_of(parse_dram_kind(NARROW), 4))
         assert isinstance(model, CompiledModel)
-        yield name, model
+        assert isinstance(shared, CompiledModel)
+        yield name, model, shared
 
 
 def main() -> int:
@@ -177,12 +199,12 @@ def main() -> int:
     parser.add_argument("--programs", type=int, default=0, help="random programs, in Verilator")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    rows = [row for network, model in compiled(arguments) for row in measure(network, model, arguments.rules)]
+    rows = [row for given in compiled(arguments) for row in measure(*given, arguments.rules)]
     records: list[Record] = []
     for row in rows:
-        where = f"{row.count} x pynq, {row.memory}{', apart' if row.apart else ''}"
+        where = f"{row.count} x pynq, {row.memory}{row.how}"
         records.append(Record(where, row.network, "cycles against flat", round(row.factor, 4), row.target))
-        if arguments.rules and not row.apart:
+        if arguments.rules and not row.how:
             records.append(Record(where, row.network, "rules broken", len(row.broken), 0))
         records += [Record(where, row.network, key, value) for key, value in row.use.items() if key != "memory"]
         for problem in row.broken:
@@ -194,12 +216,12 @@ def main() -> int:
         ["network", "cores", "memory", "cycles", "/ flat", "wanted", "row hits", "activations", "refresh", "bus",
          "rules"],
         [
-            (row.network, f"{row.count}{', apart' if row.apart else ''}", row.memory, f"{row.cycles:,}",
+            (row.network, f"{row.count}{row.how}", row.memory, f"{row.cycles:,}",
              f"{row.factor:.4f}",
              "" if row.target is None else f"{row.target}{', missed' if row.factor > row.target else ''}",
              f"{row.use['row_hits']:.1%}", f"{row.use['activations']:,}", f"{row.use['refresh_share']:.1%}",
              f"{row.use['bus_busy']:.1%}",
-             "broken" if row.broken else "kept" if arguments.rules and not row.apart else "")
+             "broken" if row.broken else "kept" if arguments.rules and not row.how else "")
             for row in rows
         ],
     )  # fmt: skip
