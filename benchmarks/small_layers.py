@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -77,13 +78,13 @@ def plain(kind: str, **attributes: object) -> Callable[..., str]:
 
 
 def pool(kind: str, size: int, stride: int, pad: int) -> Layer:
-    border = {"count_include_pad": 1} if kind == "AveragePool" else {}
+    border: dict[str, Any] = {"count_include_pad": 1} if kind == "AveragePool" else {}
     return Layer(plain(kind, kernel_shape=[size] * 2, strides=[stride] * 2, pads=[pad] * 4, **border), PICTURES)
 
 
 def resize(graph: QuantisedGraph, x: str) -> str:
     scales = graph.constant([1, 1, 2, 2], np.float32)
-    how = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    how: dict[str, Any] = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     return str(graph.op("Resize", x, "", scales, **how))
 
 

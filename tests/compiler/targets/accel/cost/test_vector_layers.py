@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from weft.compiler.targets.accel.cost.tile_costs import tilings
 from weft.compiler.targets.accel.link.alone import kernel_program
@@ -11,7 +12,7 @@ from weft.hw.config import TINY
 from weft.hw.dram_rate import DramRate
 from weft.sim.timing import program_cycles
 
-from ..kernels import check
+from ..kernels import Build, check
 from ..test_kernels import Case
 
 RATE = DramRate.of(TINY)
@@ -45,3 +46,21 @@ def test_a_product_is_written_over_its_operands_which_lie_in_different_banks() -
 @pytest.mark.parametrize("threads", [1, 2])
 def test_what_is_computed_in_place_has_the_integers_of_the_graph(kind: str, threads: int) -> None:
     check(Case(kind, TINY, channels=13, size=(5, 37)).function(), TINY, threads)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_several_stages_read_is_not_written_over(seed: int) -> None:
+    random, build = np.random.default_rng(seed), Build(TINY)
+    found = [build.op("subtract_immediate", build.input(1, 8, 3, 5), value=3)]
+    for number in range(7):
+        one, other = (found[place] for place in random.integers(max(0, len(found) - 3), len(found), 2))
+        match random.integers(4):
+            case 0:
+                found.append(build.op("maximum_immediate", one, value=number))
+            case 1:
+                found.append(build.op("multiply_immediate", one, weight=number - 3))
+            case 2:
+                found.append(build.op("add", one, other))
+            case _:
+                found.append(build.op("multiply_accumulate", one, other, weight=2))
+    check(build.function(build.requantise(found[-1], 8, 3_000)), TINY)

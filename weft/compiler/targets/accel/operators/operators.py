@@ -317,7 +317,7 @@ def _immediate(attribute: str, formula: Callable[[tir.Expr, int], tir.Expr]) -> 
 
 def _over_operand(builder: PackedBuilder, result: te.Tensor, operand: te.Tensor) -> None:
     """Of a layer that is nothing but elementwise, write a result over what it is computed of, where nothing reads that
-    again. The first one has room of its own: so two operands of a later one lie in different banks of ``acc``."""
+    again. The first one has room of its own, so that two operands of a later one lie in different banks of ``acc``."""
     alone = builder.window is None and len(builder.vector) > 1 and not builder.narrow
     if alone and operand.name in builder.ending:
         builder.in_place.append((result.name, builder.in_accumulator(operand).name))
@@ -326,8 +326,8 @@ def _over_operand(builder: PackedBuilder, result: te.Tensor, operand: te.Tensor)
 def _maximum_immediate(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
     """Over its operand where nothing reads that again: a table as ramps is a row of these. Not over sums of a window,
     which are those of a whole tile, while this is overwritten part by part."""
-    result = _immediate("value", te.maximum)(builder, call, operands)
-    x = builder.in_accumulator(operands[0])
+    x, value = builder.in_accumulator(operands[0]), call.attr("value")
+    result = builder.stage(x.shape, lambda index: te.maximum(x[index], value), "scaled", narrow=builder.narrow)
     if not builder.narrow and operands[0].name in builder.ending and x.name != builder.reduce:
         builder.in_place.append((result.name, x.name))
     return result
@@ -336,7 +336,8 @@ def _maximum_immediate(builder: PackedBuilder, call: Call, operands: tuple[te.Te
 def _multiply_accumulate(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
     accumulator, x = (builder.in_accumulator(operand) for operand in operands)
     weight = call.attr("weight")
-    if accumulator.name == builder.reduce:  # of a whole tile, while this is overwritten part by part
+    # Sums of a window are of a whole tile, while this is overwritten part by part; others may be read again.
+    if accumulator.name == builder.reduce or operands[0].name not in builder.ending:
         tile = accumulator
         scaled = builder.stage(tile.shape, lambda index: tile[index] * 1, "scaled", narrow=False)
         accumulator = builder.in_accumulator(scaled)
