@@ -187,6 +187,21 @@ def test_commands_of_streams_keep_the_rules(name: str) -> None:
             assert not list(islice(broken_rules(name, use.commands), 5)), (mhz, seed)
 
 
+def test_refreshes_do_not_drift() -> None:
+    """However busy the DRAM is, the refresh of a time is not late because those before it were."""
+    for kind in DRAM_KINDS.values():
+        bursts = np.zeros(20_000, BURST)
+        bursts["address"] = np.random.default_rng(1).integers(0, 1 << 20, len(bursts)) * BUS_BYTES
+        bursts["beats"] = 16
+        _, use = serve(DramModel(banks=BankedDram(kind)), bursts, BUS_BYTES)
+        assert use.commands is not None
+        ticks = use.commands["tick"][use.commands["kind"] == DramCommand.REFRESH].astype(np.int64)
+        late = ticks - kind.REFI * np.arange(1, len(ticks) + 1)
+        assert len(ticks) > 40
+        assert late.min() >= 0
+        assert late.max() < 200
+
+
 @pytest.mark.parametrize("name", DRAM_KINDS)
 def test_each_burst_gets_the_accesses_that_it_asks_for(name: str) -> None:
     """Bank, row and column of each command, worked out here from the address; in order."""
@@ -219,6 +234,26 @@ def test_answers_come_after_their_data_and_a_lone_read_takes_the_latency() -> No
                 own = due[bursts["write"] == write]
                 assert np.all(np.diff(own) >= 0)  # in order: nothing is due before what came first
             assert np.all(due > bursts["cycle"].astype(np.int64))
+
+
+@pytest.mark.parametrize("write", [0, 1])
+@pytest.mark.parametrize("name", DRAM_KINDS)
+def test_the_words_of_a_burst_come_with_their_accesses(name: str, write: int) -> None:
+    """A read begins when all its words can follow in a cycle each; a write is answered when its last word is stored."""
+    banks = parse_dram_kind(name)
+    dram, kind = DramModel(latency=100, banks=banks), banks.kind
+    burst = np.zeros(1, BURST)
+    burst["cycle"], burst["beats"], burst["address"], burst["write"] = 17, 32, kind.row_bytes - 40, write
+    due, use = serve(dram, burst, BUS_BYTES)
+    assert use.commands is not None
+    moves = use.commands[np.isin(use.commands["kind"], [DramCommand.READ, DramCommand.WRITE])]
+    first, waits = int(burst["address"][0]), []
+    for number, tick in enumerate(sorted(int(each) for each in moves["tick"])):
+        over = -int(-(tick + (kind.CWL if write else kind.CL) + kind.access_ticks) // banks.ticks_per_cycle)
+        beat = max(0, (first // kind.access_bytes + number) * kind.access_bytes - first) // BUS_BYTES
+        waits.append(over - (0 if write else beat))
+    assert len(waits) > 2
+    assert due[0] == 17 + max(waits) + dram.latency - banks.lone_cycles
 
 
 SHORTER = (
