@@ -236,6 +236,20 @@ def test_answers_come_after_their_data_and_a_lone_read_takes_the_latency() -> No
             assert np.all(due > bursts["cycle"].astype(np.int64))
 
 
+@pytest.mark.parametrize("name", DRAM_KINDS)
+def test_a_bank_is_opened_at_most_128_clocks_ahead(name: str) -> None:
+    kind = DRAM_KINDS[name]
+    bursts = np.zeros(2, BURST)  # both asked for at once: a whole row, then a word of the second bank behind it
+    bursts["beats"] = kind.row_bytes // BUS_BYTES, 1
+    bursts["address"] = 0, 2 * kind.row_bytes
+    _, use = serve(DramModel(banks=BankedDram(kind)), bursts, BUS_BYTES)
+    assert use.commands is not None
+    ticks, kinds = use.commands["tick"].astype(np.int64), use.commands["kind"]
+    opened = ticks[kinds == DramCommand.ACTIVATE][1]
+    before = ticks[kinds == DramCommand.READ][-2]
+    assert before - 128 <= opened < before
+
+
 @pytest.mark.parametrize("write", [0, 1])
 @pytest.mark.parametrize("name", DRAM_KINDS)
 def test_the_words_of_a_burst_come_with_their_accesses(name: str, write: int) -> None:
