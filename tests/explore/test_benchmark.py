@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import explore, shared_system
+from benchmarks import explore, shared_system, stream_peer
 
 from .test_host import two_layers
 
@@ -54,3 +54,16 @@ def test_systems_are_compared_with_one_big_core(
     big = {each["figure"]: each for each in records if each["config"].startswith("32x32d")}
     assert big["latency"]["value"] == big["latency"]["reference"]
     assert {each["reference"] for each in records if each["figure"] == "latency"} == {big["latency"]["value"]}
+
+
+def test_stream_is_told_the_system_and_asked_for_by_its_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = stream_peer.hardware(tmp_path).read_text()
+    assert "cores: {0: ./core.yaml, 1: ./core.yaml, 2: ./core.yaml, 3: ./core.yaml, 4: ./offchip.yaml}" in text
+    core = json.loads((tmp_path / "core.yaml").read_text())
+    assert core["operational_array"]["sizes"] == [4, 4]
+    assert core["memories"]["scratchpads"]["size"] == 8 * (2048 + 4096 + 4096 + 512)
+    monkeypatch.setattr(sys, "argv", ["stream_peer.py"])
+    assert stream_peer.main() == 2
+    assert "nothing was compared" in capsys.readouterr().err
