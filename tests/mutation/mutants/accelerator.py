@@ -204,7 +204,7 @@ MUTANTS = (
     ),
     _fault(
         "sums-of-a-tile-overwritten", "operators/operators.py", "lifetime",
-        "if accumulator.name == builder.reduce:  # of", "if accumulator.name == builder.data:  # of",
+        "if accumulator.name == builder.reduce or operands", "if accumulator.name == builder.data or operands",
         "test_random_shapes.py", "test_quantised_operators.py",
     ),
     _fault(

@@ -522,7 +522,9 @@ def _tilings(alike: _Alike) -> Tiles:
 def _fitting(problem: Problem, widest: int = LARGEST_SIZE) -> Iterator[Tiles]:
     """The tilings of each width, of at most ``widest``, that has any that fit, the widest first."""
     for columns in sizes_worth_trying(problem.output[3]):
-        fitting = _largest_epilogues(problem, columns) if columns <= widest else []
+        if columns > widest:
+            continue
+        fitting = _largest_epilogues(problem, columns)
         if len(fitting):
             yield fitting
 

@@ -31,6 +31,10 @@ def waiting_for_operands(problem: Problem, buffers: Sequence[Buffers], used: Arr
     results = config.acc_depth // config.acc_banks if config.acc_banks > 1 else 0
     room = np.minimum(config.acc_depth - results, problem.rooms[str(Memory.ACC)] - used + entries * copies)
     places = np.maximum(room // (entries * together), copies // together)
-    bus = sum(np.maximum(each.entries * each.entry_bytes / problem.bytes_per_cycle, each.entries) for each in brought)
-    turns = brought[0].loads / together
-    return lost_to_latency(problem, places, bus * together, vector / turns) * turns
+    bus = sum(
+        (np.maximum(each.entries * each.entry_bytes / problem.bytes_per_cycle, each.entries) for each in brought),
+        np.zeros(len(used)),
+    )
+    turns: Array = np.asarray(brought[0].loads / together)
+    lost: Array = lost_to_latency(problem, places, bus * together, vector / turns) * turns
+    return lost
