@@ -60,7 +60,7 @@ def _type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     fits = boxes.rank == scores.rank == 3 and boxes.shape == (scores.shape[0], scores.shape[2], 4)
     require(fits, f"boxes {boxes} and scores {scores} must be (N, B, 4) and (N, classes, B)")
     flag(attrs, "centred")
-    most = integer(attrs, "most", 0, 1 << 62)
+    most = integer(attrs, "most", 0, (1 << 63) - 1)
     return TensorType((scores.shape[0] * scores.shape[1] * min(most, scores.shape[2]), 3), "int64")
 
 
