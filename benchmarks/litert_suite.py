@@ -63,7 +63,6 @@ PRODUCTS = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED",
 EXACT = "exact sums are rounded, halves up; the interpreter rounds in float32, halves to even"
 
 APART = (
-    Reason(("MUL",), "layer", 1, "the factor of a constant operand is rounded to float32 by itself", 0.01, ("cpu",)),
     *(
         Reason(PRODUCTS, text, 1, EXACT, share, ("graph", "accel"))
         for text, share in (("layer", 0.01), ("halves", 0.5), ("wide", 0.5))

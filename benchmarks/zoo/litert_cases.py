@@ -188,7 +188,7 @@ def dense() -> Iterator[Case]:
 
 def roundings() -> Iterator[Case]:
     """Products of scales that are powers of two: results that are halves, or that are halves and the last bit of a sum
-    of 26 bits, which float32 does not hold."""
+    of 26 bits, which float32 does not hold; and products with constants whose own factors are no numbers of float32."""
     for dtype, large, op in itertools.product(("int8", "uint8"), (False, True), ("FULLY_CONNECTED", "CONV_2D")):
         make = Maker(f"{op} {dtype} {'wide' if large else 'halves'}")
         zero = 128 if dtype == "uint8" else 0
@@ -212,6 +212,15 @@ def roundings() -> Iterator[Case]:
             "Conv2DOptions", padding=VALID, strideH=1, strideW=1
         )  # fmt: skip
         yield make.op(op, [held, weights, bias], [y], made, 5)
+    for dtype, factors in itertools.product(("int8", "uint8"), ((1,), (8,), (1, 20, 20, 1), (1, 20, 20, 8))):
+        make = Maker(f"MUL {dtype} halves by a constant {list(factors)}")
+        zero, shape = 128 if dtype == "uint8" else 0, (2, 20, 20, 8)
+        scales = np.array([0.3, 1 / 3], np.float32)
+        x = make.input(shape, dtype, like={"scale": scales[0], "zero": zero})
+        numbers = (make.rng.integers(-120, 120, factors) + zero).astype(dtype)
+        factor = make.net.tensor(factors, dtype, scales[1], zero + 3, data=numbers)
+        y = make.output(shape, dtype, like={"scale": scales[0] * scales[1] * np.float32(32), "zero": zero})
+        yield make.op("MUL", [x, factor], [y], options("MulOptions"), 2)
 
 
 def _weights_of_sum(total: int, depth: int) -> Array:

@@ -44,12 +44,14 @@ def linear(describer: Describer, node: Call, name: str) -> IntegerForm:
         if isinstance(x, Refusal):
             return x
         if role is not Role.SUBTRACT:
-            return _with_constant(x, role, a, node, name)
+            return _whole_multiple(describer, x, a, node) or _with_constant(x, role, a, node, name)
         opposite = _with_constant(x, Role.SUBTRACT, a, node, name)
         return opposite if isinstance(opposite, Refusal) else negated(opposite, name)
     x = describer.described[id(a)]
     if b.static:
-        return x if isinstance(x, Refusal) else _with_constant(x, role, b, node, name)
+        if isinstance(x, Refusal):
+            return x
+        return _whole_multiple(describer, x, b, node) or _with_constant(x, role, b, node, name)
     if role is Role.DIVIDE:
         return Refusal(f"{name} divides by a computed tensor")
     y = describer.described[id(b)]
@@ -133,6 +135,20 @@ def _arithmetic(x: Real, y: Real, node: Call, role: Role | None, name: str) -> I
         case Role.MULTIPLY if isinstance(x, Integers) and isinstance(y, Integers):
             return _elementwise_product(x, y, node)
     return Refusal(f"{name} of computed tensors has no integer form here")
+
+
+def _whole_multiple(describer: Describer, x: Real, constant: Expr, node: Call) -> Affine | None:
+    """``x`` times a constant of 8 bits as a product of integers, so that the factor behind it is one number; None where
+    nothing asks for that, or it is no such product."""
+    if not describer.whole_factors or role_of(node) is not Role.MULTIPLY or not isinstance(x, Integers):
+        return None
+    whole = constant_integers(constant)
+    if whole is None or x.shape != node.shape:
+        return None
+    aligned = (1,) * (len(x.shape) - len(whole.shape)) + whole.shape
+    shape = x.shape if any(size != 1 for size in aligned[2:]) else (*x.shape[:2], *(1 for _ in x.shape[2:]))
+    values = np.ascontiguousarray(np.broadcast_to(static_value(whole.q), shape))
+    return _elementwise_product(x, replace(whole, q=Constant(values, span=node.span)), node)
 
 
 def _with_constant(x: Real, role: Role | None, constant: Expr, node: Call, name: str) -> IntegerForm:

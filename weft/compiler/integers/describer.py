@@ -21,14 +21,15 @@ Rule = Callable[["Describer", Call, str], IntegerForm]
 class Describer:
     """``described``: the values below the one that is described, by id. ``integers``: for each int8 or uint8 value the
     int8 one that stands for it. ``uses``: of every value. ``block``: of the array that multiplies computed matrices; 0
-    where the host does. ``volumes``: whether there are convolutions and poolings over
-    volumes of bytes."""
+    where the host does. ``volumes``: whether there are convolutions and poolings over volumes of bytes.
+    ``whole_factors``: whether constants of 8 bits are multiplied as integers, before the factor is rounded."""
 
     described: Mapping[int, IntegerForm]
     integers: Mapping[int, Expr]
     uses: Mapping[Expr, int]
     block: int = 0
     volumes: bool = False
+    whole_factors: bool = False
 
     def describe(self, node: Expr) -> IntegerForm:
         """A real value in integers, or why it has to be computed in floating point."""

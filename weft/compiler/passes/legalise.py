@@ -31,7 +31,7 @@ from ..graph import (
 )
 from ..graph.evaluate import static_value
 from ..graph.host import host_call, renumber
-from ..graph.roundings import EXACT_SUMS
+from ..graph.roundings import EXACT_SUMS, FLOAT32
 from ..integers.describer import Describer
 from ..integers.form import IntegerForm, Refusal, concatenated
 from ..scope import Scope
@@ -78,7 +78,11 @@ class _Legaliser:
         self.floats: dict[int, Expr] = {}
         self.tables: set[int] = set()
         self.functions: set[int] = set()
-        self.describer = Describer(self.described, self.integers, self.uses, block, volumes)
+        whole_factors = not core and any(
+            isinstance(node, Call) and role_of(node) is Role.QUANTISE and node.attr("rounding") == FLOAT32
+            for node in topological_order(module.main.body)
+        )
+        self.describer = Describer(self.described, self.integers, self.uses, block, volumes, whole_factors)
 
     def run(self) -> Module:
         body = self.module.main.body
