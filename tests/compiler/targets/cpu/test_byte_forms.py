@@ -178,3 +178,19 @@ def test_a_layer_says_by_what_its_bytes_are_multiplied_and_why(name: str) -> Non
             short = f"bytes are multiplied by {told.partition(';')[0]} in 1 layer"
             assert (f"multiplies bytes by {told}" if verbose else short) in captured.get() or name not in PAIRED_FORMS
             assert ("bytes" in captured.get()) == (name in PAIRED_FORMS)
+
+
+def test_a_table_is_read_by_registers() -> None:
+    """Of AVX2 and of 64-bit ARM: no load for each lane."""
+    table = Constant(np.random.default_rng(5).permutation(np.arange(-128, 128)).astype(np.int8))
+    x = Var("x", TensorType((1, 32, 4, 64), "int8"))
+    module = Module(Function((x,), call("look_up", x, table), Attrs({"name": "main", "outputs": ("y",)})))
+    for name, shortest, picking in (("x86-64-v3", r"vpshufb", 16), ("x86-64-v4", r"vpshufb", 16),
+                                    ("znver4", r"v?vpermi2b|vpermt2b", 2), ("aarch64", r"tb[lx]", 4)):  # fmt: skip
+        processor = named_target(name)
+        (code,) = program_of(link_model(prepare(module), "cpu", loop_target(processor), 1, Job())).kernels
+        loop, found = loop_of(text_of(code, processor), processor, shortest)
+        registers = found // picking
+        assert registers, "\n".join(loop)
+        assert found % picking == 0, name
+        assert len(loop) <= registers * 3.5 * picking + 20, "\n".join(loop)

@@ -104,6 +104,15 @@ def test_convolutions_in_floats(processor: str, threads: int, tmp_path: Path) ->
     assert not any(b"fmaf" in content for content in build_program(program_of(model), named_target(processor)).objects)
 
 
+def test_tables_of_bytes(processor: str, tmp_path: Path) -> None:
+    """Alone in lanes, and behind a convolution."""
+    x = Var("x", TensorType((1, 16, 4, 64), "int8"))
+    table = Constant(np.random.default_rng(5).permutation(np.arange(-128, 128)).astype(np.int8))
+    sums = call("conv2d", x, constants("int8", 16, 16, 1, 1))
+    narrow = call("requantise", sums, *(Constant(np.full(16, number, np.int32)) for number in (77, 3 << 21, 30)))
+    check(module_of(call("look_up", x, table), call("look_up", narrow, table), params=(x,)), processor, tmp_path)
+
+
 def test_volumes_of_bytes(processor: str, tmp_path: Path) -> None:
     """A convolution, a pooling and a convolution of each channel, with what is around them."""
     x = Var("x", TensorType((1, 5, 4, 5, 6), "int8"))

@@ -211,3 +211,16 @@ def test_limited_integers_become_bytes(level: str, dtype: str, low: int, high: i
             text = text.replace(name, str(value))
         found = run_compiled(t.parse(text, intrinsic_named), {"x": x[:extent]}, host_target())["out"]
         np.testing.assert_array_equal(found, np.clip(x[:extent], low, high).astype(dtype))
+
+
+@pytest.mark.parametrize("extent", [1, 8, 16, 31, 64, 300])
+def test_every_entry_of_a_table_is_picked(level: str, extent: int) -> None:
+    """In lanes, of each size of register and of what is left over."""
+    entries = np.random.default_rng(5).permutation(np.arange(-128, 128)).astype(np.int8)
+    x, table = t.placeholder((256, extent), "int8", "x"), t.placeholder((256,), "int8", "table")
+    out = t.compute((256, extent), lambda i, j: table[x[i, j].astype("int64") + 128], "out")
+    schedule = t.create_schedule(out, [x, table])
+    schedule.vectorize("j")
+    values = (np.arange(256)[:, None] + np.arange(extent) * 7).astype(np.int8)
+    found = run_compiled(schedule.func, {"x": values, "table": entries}, host_target())["out"]
+    np.testing.assert_array_equal(found, entries[values.astype(int) + 128])

@@ -38,7 +38,6 @@ from .llvm_types import (
     Value,
     add,
     constant,
-    declared,
     i64,
     intrinsic,
     lanes_of,
@@ -49,8 +48,8 @@ from .llvm_types import (
 )
 from .math_functions import Exponential, OtherFunction, emit_function, polynomial_exp
 
-TABLE_BYTES, BYTES_PERMUTED = 256, 64
-"""Bytes of a table of one value of eight bits, and of a register that holds a part of it."""
+TABLE_BYTES = 256
+"""Of a table with one for each value of eight bits."""
 
 _FOLDED = frozenset({"add", "sub", "mul", "floordiv", "mod", "min", "max"})
 ARITHMETIC = ("add", "sub", "mul", "div")
@@ -80,7 +79,7 @@ class Expressions:
     """Emits expressions at the builder's position. ``env`` holds the loop variables, ``memory`` the buffers;
     ``otherwise`` makes the functions that targets do not share, ``exponential`` exp in single precision.
     ``has_extremes``: whether there are instructions for the larger and smaller of two floats of single precision, nan
-    where one is. ``permutes_bytes``: whether the processor picks bytes out of two registers (AVX-512 VBMI). ``held``:
+    where one is. ``looked_up``: bytes of a table at places in lanes, if there are instructions for it. ``held``:
     expressions whose values are known already. ``steady``: buffers that are not written as long as this stands, in code
     without branches, so that nothing of them is read twice. ``limited_bytes``: makes bytes of lanes of int32, with the
     least and the largest that they may become."""
@@ -92,7 +91,7 @@ class Expressions:
     has_extremes: bool = False
     env: dict[Var, Int] = field(default_factory=dict)
     lanes: Lanes | None = None
-    permutes_bytes: bool = False
+    looked_up: Callable[[ll.IRBuilder, Value, Value], Value | None] | None = None
     held: dict[Expr, Value] = field(default_factory=dict)
     steady: frozenset[str] = frozenset()
     limited_bytes: Callable[[ll.IRBuilder, Value, int, int], Value] | None = None
@@ -207,8 +206,8 @@ class Expressions:
         """An entry of a table for each lane."""
         place = self.value(index)
         pointer = self.memory[buffer.name].pointer
-        if self.permutes_bytes and lanes_of(place) <= BYTES_PERMUTED:
-            return look_up_by_permutation(self.builder, pointer, place)
+        if self.looked_up and (found := self.looked_up(self.builder, pointer, place)) is not None:
+            return found
         result = ll.Constant(ll.VectorType(I8, lanes_of(place)), ll.Undefined)
         for lane in range(lanes_of(place)):
             number = ll.Constant(I32, lane)
@@ -468,28 +467,6 @@ def says_nothing(cond: Expr) -> bool:
 def is_table_of_bytes(buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
     """Whether a load is of a table of 256 bytes, at a place that is data."""
     return buffer.dtype == "int8" and buffer.shape == (TABLE_BYTES,) and _reads(indices[0])
-
-
-def look_up_by_permutation(builder: ll.IRBuilder, table: Value, place: Value) -> Value:
-    """Bytes of a table of four registers at places 0 to 255: two permutations of two, the highest bit chooses."""
-    lanes = lanes_of(place)
-    wide = ll.VectorType(I8, BYTES_PERMUTED)
-    parts = [
-        builder.load(builder.gep(table, [i64(number * BYTES_PERMUTED)], True, source_etype=I8), align=1, typ=wide)
-        for number in range(TABLE_BYTES // BYTES_PERMUTED)
-    ]
-    index = builder.trunc(place, ll.VectorType(I8, lanes))
-    spread = ll.Constant(
-        ll.VectorType(I32, BYTES_PERMUTED), [ll.Constant(I32, lane % lanes) for lane in range(BYTES_PERMUTED)]
-    )
-    index = builder.shuffle_vector(index, ll.Constant(index.type, ll.Undefined), spread)
-    name = "llvm.x86.avx512.vpermi2var.qi.512"
-    permute = declared(builder.module, name, ll.FunctionType(wide, [wide] * 3))
-    lower, upper = (builder.call(permute, [parts[first], index, parts[first + 1]]) for first in (0, 2))
-    negative = builder.icmp_signed("<", index, constant(I8, 0, BYTES_PERMUTED))
-    chosen = builder.select(negative, upper, lower)
-    kept = ll.Constant(ll.VectorType(I32, lanes), [ll.Constant(I32, lane) for lane in range(lanes)])
-    return builder.shuffle_vector(chosen, ll.Constant(wide, ll.Undefined), kept)
 
 
 def vectorisable(expr: Expr, var: Var) -> bool:

@@ -37,7 +37,7 @@ from ....tensor.ir import (
 from ....tensor.visitor import statements, walk_exprs
 from ...errors import CompileError
 from ...llvm.control import emit_first, emit_loop
-from ...llvm.expressions import Expressions, Lanes, Memory, vectorisable
+from ...llvm.expressions import Expressions, Lanes, Memory, is_table_of_bytes, vectorisable
 from ...llvm.llvm_types import (
     I8,
     I64,
@@ -55,6 +55,7 @@ from ...loops.workspace import Workspace, plan_workspace
 from ...memory_plan import ALIGNMENT
 from ..intrinsics import MicroKernel
 from ..processor import Processor
+from .byte_tables import looked_up, table_form
 from .combine import combine_by_lanes
 from .libm import call_libm
 from .micro_kernels import emit_micro_kernel
@@ -112,7 +113,7 @@ class Emitter:
         memory: dict[str, Memory] = {}
         for buffer, pointer in zip(func.params, params, strict=True):
             memory[buffer.name] = Memory(pointer, windows.get(buffer.name, buffer.strides))
-        self.expressions = Expressions(self.builder, memory, call_libm, permutes_bytes=target.permutes_bytes,
+        self.expressions = Expressions(self.builder, memory, call_libm, looked_up=partial(looked_up, target),
                                        limited_bytes=partial(limited_bytes, target))  # fmt: skip
         self.workspace = plan_workspace(func)
         allocations = (node for node in statements(func.body) if isinstance(node, Allocate))
@@ -293,6 +294,8 @@ class Emitter:
         width = max(1, self.target.vector_bytes // _widest(loop.body))
         if self.target.vector_bytes < WIDEST and _makes_bytes(loop.body):
             width = max(width, PACKED * self.target.float_lanes)
+        if table_form(self.target, self.target.vector_bytes) and _reads_tables(loop.body):
+            width = max(width, self.target.vector_bytes)
         chunks = extent // width
 
         def chunk(base: Int, count: int) -> None:
@@ -382,3 +385,9 @@ def _widest(stmt: Stmt) -> int:
         for expr in _expressions(node):
             sizes += [ITEM_BYTES[each.buffer.dtype] for each in walk_exprs(expr) if isinstance(each, Load)]
     return max(sizes)
+
+
+def _reads_tables(stmt: Stmt) -> bool:
+    """Whether a statement reads tables of bytes."""
+    return any(isinstance(each, Load) and is_table_of_bytes(each.buffer, each.indices)
+               for node in statements(stmt) for expr in _expressions(node) for each in walk_exprs(expr))  # fmt: skip
