@@ -33,7 +33,15 @@ def test_sums_and_products_take_little_more_than_the_lanes_need(case: Case) -> N
     problem = Problem(TINY, kernel, 2, rate=RATE)
     outer, groups, height, width = problem.output
     least = outer * groups * height * width * problem.vector_stages + 2 * RATE.latency
-    assert cycles(kernel, problem) <= 1.12 * least
+    assert cycles(kernel, problem) <= 1.2 * least
+
+
+@pytest.mark.parametrize("size", [(32, 32), (1, 400)])
+def test_one_operation_for_each_entry_does_not_wait_for_stores(size: tuple[int, int]) -> None:
+    kernel = lower_function(Case("requantise", TINY, channels=16, size=size).function())
+    problem = Problem(TINY, kernel, 2, rate=RATE)
+    outer, groups, height, width = problem.output
+    assert cycles(kernel, problem) <= 2.2 * outer * groups * height * width + 2 * RATE.latency
 
 
 def test_a_product_is_written_over_its_operands_which_lie_in_different_banks() -> None:

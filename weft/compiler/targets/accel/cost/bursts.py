@@ -88,9 +88,11 @@ def _together(read: tuple[Array, Array], picture: tuple[int, int], groups: Array
 
 
 def answered(problem: Problem, bursts: Array | float, outstanding: int) -> Array | float:
-    """Cycles in which a slow memory answers so many bursts."""
+    """Cycles in which a slow memory answers so many bursts, or any memory those of the vector engine's layers, whose
+    tiles are small."""
     latency = problem.rate.latency
-    return bursts * latency / outstanding if latency > USUAL_RATE.latency else 0.0 * bursts
+    counts = latency > USUAL_RATE.latency or not (problem.is_matrix or problem.beside)
+    return bursts * latency / outstanding if counts else 0.0 * bursts
 
 
 def places_of(problem: Problem, entries: Array | int, copies: Array | int, free: Array, *, vector: bool) -> Array:

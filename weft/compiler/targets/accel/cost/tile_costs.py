@@ -45,7 +45,7 @@ from .bursts import (
     places_of,
 )
 from .tiles import Array, Buffers, Tiles
-from .vector_alone import is_alone, waiting_for_operands
+from .vector_alone import cycles_waiting, is_alone
 from .window_chunks import chunks_of_window, reach_of_chunk
 
 INSTRUCTION_OVERHEAD = 6
@@ -62,6 +62,9 @@ seven take fewer cycles by that (MobileNetV2 1.2 %), one takes 0.04 % more."""
 
 WIDTHS = 2
 """Of tiles: narrower ones than so many are not tried, unless none of these finds room."""
+
+NARROWER = 0.75
+"""Share of a width that the next one has at most, of tiles of one thread."""
 
 VECTOR_PIPELINE = 14
 """Cycles from the issue of a micro-op to its write (`hw.vector_results`): one that reads the result waits for it."""
@@ -374,7 +377,7 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
             # A scratchpad takes an entry a cycle.
             exposed += lost_to_latency(problem, places, np.maximum(cycles, buffer.entries), work) * buffer.loads
     if is_alone(problem):
-        exposed += waiting_for_operands(problem, buffers, used[str(Memory.ACC)], vector)
+        exposed += cycles_waiting(problem, buffers, used[str(Memory.ACC)], vector, _epilogues(tiling) * tiles)
     if not problem.beside:
         in_chunks = 1 if problem.is_matrix else chunks  # which are loaded while the vector engine works on others
         exposed += np.where((tiling.threads == 1) | (tiles == 1), vector / (tiles * in_chunks), 0.0)
@@ -509,7 +512,8 @@ def _tilings(alike: _Alike) -> Tiles:
         return Tiles.of([])
     if is_alone(problem) and problem.threads > 1:
         # Tiles that leave each other room need no threads.
-        found += islice(_fitting(replace(problem, threads=1), int(found[0].columns[0])), 2 * WIDTHS)
+        single = replace(problem, threads=1)
+        found += islice(_fitting(single, int(found[0].columns[0]), NARROWER), 3 * WIDTHS)
     candidates = Tiles.joined(found)
     works = works_of(problem, candidates)
     if alike.first:
@@ -519,13 +523,12 @@ def _tilings(alike: _Alike) -> Tiles:
     return replace(ranked, epilogue_groups=np.where(divided, 1, ranked.epilogue_groups))
 
 
-def _fitting(problem: Problem, widest: int = LARGEST_SIZE) -> Iterator[Tiles]:
-    """The tilings of each width, of at most ``widest``, that has any that fit, the widest first."""
+def _fitting(problem: Problem, widest: float = LARGEST_SIZE, narrower: float = 1) -> Iterator[Tiles]:
+    """The tilings of each width, of at most ``widest``, that has any that fit, the widest first. ``narrower``: share of
+    a width that the next one has at most."""
     for columns in sizes_worth_trying(problem.output[3]):
-        if columns > widest:
-            continue
-        fitting = _largest_epilogues(problem, columns)
-        if len(fitting):
+        if columns <= widest and len(fitting := _largest_epilogues(problem, columns)):
+            widest = columns * narrower
             yield fitting
 
 

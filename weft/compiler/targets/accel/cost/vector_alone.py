@@ -17,10 +17,20 @@ def is_alone(problem: Problem) -> bool:
     return not problem.is_matrix and not problem.beside
 
 
-def waiting_for_operands(problem: Problem, buffers: Sequence[Buffers], used: Array, vector: float) -> Array:
-    """Cycles in which the vector engine, with ``vector`` cycles of work, waits for what it reads; ``used``: entries of
-    ``acc``. Loads go round in the banks that results leave (`accumulator_zones`). Threads of a window have done with
-    what they read one after another; those of a layer without one, whose stages take turns, all at once."""
+def cycles_waiting(problem: Problem, buffers: Sequence[Buffers], used: Array, vector: float, times: Array) -> Array:
+    """Cycles in which the vector engine, with ``vector`` cycles of work, waits for what it reads or for room for its
+    results, whichever is more. ``used``: entries of ``acc``; ``times``: how often results are stored."""
+    out = next(each for each in buffers if each.scratchpad is Memory.OUT)
+    places = np.maximum(problem.rooms[str(Memory.OUT)] // np.asarray(out.entries), 1)
+    bus = np.asarray(out.entries * problem.config.out_bytes / problem.bytes_per_cycle)
+    for_stores = lost_to_latency(problem, places, bus, vector / times) * times
+    waited: Array = np.maximum(_for_operands(problem, buffers, used, vector), for_stores)
+    return waited
+
+
+def _for_operands(problem: Problem, buffers: Sequence[Buffers], used: Array, vector: float) -> Array:
+    """Loads go round in the banks of ``acc`` that results leave (`accumulator_zones`). Threads of a window have done
+    with what they read one after another; those of a layer without one, whose stages take turns, all at once."""
     brought = [each for each in buffers if each.zone == "load" and not isinstance(each.loads, int)]
     if not brought:
         return np.zeros(len(used))
@@ -35,6 +45,6 @@ def waiting_for_operands(problem: Problem, buffers: Sequence[Buffers], used: Arr
         (np.maximum(each.entries * each.entry_bytes / problem.bytes_per_cycle, each.entries) for each in brought),
         np.zeros(len(used)),
     )
-    turns: Array = np.asarray(brought[0].loads / together)
-    lost: Array = lost_to_latency(problem, places, bus * together, vector / turns) * turns
+    turns = np.asarray(brought[0].loads / together)
+    lost: Array = lost_to_latency(problem, places, bus * together, np.asarray(vector / turns)) * turns
     return lost
