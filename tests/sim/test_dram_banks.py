@@ -237,6 +237,20 @@ def test_answers_come_after_their_data_and_a_lone_read_takes_the_latency() -> No
 
 
 @pytest.mark.parametrize("name", DRAM_KINDS)
+def test_counts_are_those_of_the_commands(name: str) -> None:
+    _, use = serve(DramModel(banks=parse_dram_kind(name)), stream(4), BUS_BYTES)
+    assert use.commands is not None
+    kinds = use.commands["kind"]
+    count = {kind: int(np.sum(kinds == kind)) for kind in DramCommand}
+    columns = kinds[(kinds == DramCommand.READ) | (kinds == DramCommand.WRITE)]
+    assert use.conflicts == count[DramCommand.PRECHARGE] > 0
+    assert use.activations == count[DramCommand.ACTIVATE]
+    assert use.hits == len(columns) - use.activations
+    assert use.refreshes == count[DramCommand.REFRESH]
+    assert use.turns == int(np.sum(np.diff(columns.astype(np.int64)) != 0)) + int(columns[0] == DramCommand.WRITE)
+
+
+@pytest.mark.parametrize("name", DRAM_KINDS)
 def test_a_bank_is_opened_at_most_128_clocks_ahead(name: str) -> None:
     kind = DRAM_KINDS[name]
     bursts = np.zeros(2, BURST)  # both asked for at once: a whole row, then a word of the second bank behind it

@@ -184,14 +184,6 @@ MUTANTS = (
         "++use_.conflicts;", "++use_.misses;", BANKS,
     ),
     Mutant(
-        "model-streams-what-several-share", "sim/timing_shared.h", "dropped condition",
-        "        if (burst.cores & (burst.cores - 1)) return 0;\n", "", ("tests/sim/test_shared_reads.py",),
-    ),
-    Mutant(
-        "model-streams-past-the-rendezvous", "sim/timing_shared.h", "dropped condition",
-        "        if (rendezvous_moves_) return 0;\n", "", ("tests/sim/test_shared_reads.py",),
-    ),
-    Mutant(
         "model-turns-of-writes-go-on", "sim/timing_shared.h", "state that survives",
         "if (!writes_under_way_) last_write_ = unsigned(masters_.size()) - 1;", "", ("tests/sim/test_system.py",),
     ),
