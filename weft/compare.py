@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .api import load
-from .compiler.graph import Call, Expr, GraphError, Module, TensorType, evaluate
+from .compiler.graph import Call, Expr, GraphError, Module, Role, TensorType, evaluate, role_of
 from .compiler.graph.dtypes import STRING, dtype_name
+from .compiler.graph.roundings import FLOAT32
 from .compiler.graph.strings import same_strings
 from .compiler.graph.visit import tensor_ends, topological_order
 from .compiler.model import CompiledModel, OpenModel, TensorSpec
@@ -100,6 +101,15 @@ def compare(
         tuple(name for name in a if name not in b),
         tuple(name for name in b if name not in a),
     )
+
+
+def rounded_apart(module: Module, first: str, second: str) -> int:
+    """How many of a model's values ask for sums that are rounded in float32, as those of LiteRT's files do, where one
+    of the places is a core, which rounds exact sums (docs/integers.md), and the other one is not."""
+    if len({name not in (REFERENCE, *target_names()) or name == "accel" for name in (first, second)}) == 1:
+        return 0
+    calls = (node for node in topological_order(module.main.body) if isinstance(node, Call))
+    return sum(role_of(node) is Role.QUANTISE and node.attr("rounding") == FLOAT32 for node in calls)
 
 
 def difference(name: str, a: Array, b: Array, tolerance: float) -> Difference:

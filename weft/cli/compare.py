@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..compare import check_compared, compare, compared_names, model_inputs
+from ..compare import check_compared, compare, compared_names, model_inputs, rounded_apart
 from ..hw.config import load_config
 from ..progress import progress
 from ..runtime.index_inputs import module_indices
@@ -57,11 +57,11 @@ def compare_command(
         check_inputs(values, model_inputs(module), batches=False)
         status.update(f"running on {first} and {second}")
         found = compare(module, first, second, values, config=core, threads=threads, tolerance=tolerance)
-    wrong = found.first_difference
+    wrong, apart = found.first_difference, rounded_apart(module, first, second)
     if as_json:
         print_json({"first": first, "second": second, "tensors": [vars(item) for item in found.differences],
                     "first_difference": wrong.tensor if wrong else None, "only_first": found.only_first,
-                    "only_second": found.only_second})  # fmt: skip
+                    "only_second": found.only_second, "rounded_apart": apart})  # fmt: skip
         raise typer.Exit(wrong is not None)
     rows = [
         [item.tensor, item.dtype, "x".join(map(str, item.shape)), f"{item.largest:.4g}", f"{item.relative:.2e}",
@@ -72,6 +72,9 @@ def compare_command(
     for place, names in ((first, found.only_first), (second, found.only_second)):
         if names:
             out.print(f"unpaired, made by {place} alone: {', '.join(names)}", highlight=False, markup=False)
+    if apart:
+        out.print(f"{apart} values ask for sums rounded in float32; the core rounds exact sums, which may differ by 1",
+                  highlight=False, markup=False, soft_wrap=True)  # fmt: skip
     if tail is not None:
         kinds = ", ".join(dict.fromkeys(kind for _, kind in tail.operators))
         text = f"the same in both, by NumPy, and not run here: {kinds} ({tail.reason})"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from typer.testing import CliRunner
+from weft.cli import app
 from weft.compiler.targets.cpu.processor import PRETENDED, executable_here
 
 from benchmarks.litert_suite import computed
@@ -24,3 +28,15 @@ def test_processors_have_the_interpreters_integers_and_a_core_is_at_most_a_step_
         np.testing.assert_array_equal(computed(case, "cpu")[0], wanted, processor)
     steps = np.abs(computed(case, "accel")[0].astype(np.int64) - wanted.astype(np.int64))
     assert steps.max() == 1  # so that these cases tell one rounding from the other
+
+
+@pytest.mark.parametrize(("places", "said"), [(("cpu", "fsim"), True), (("accel", "reference"), True),
+                                              (("reference", "cpu"), False), (("accel", "fsim"), False)])  # fmt: skip
+def test_comparisons_with_a_core_say_that_it_rounds_otherwise(
+    places: tuple[str, str], said: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "m.tflite"
+    file.write_bytes(CASES[0].model)
+    result = CliRunner().invoke(app, ["compare", *places, str(file), "--config", "tiny"])
+    assert ("1 values ask for sums rounded in float32" in result.output) == said
+    assert said or result.exit_code == 0
