@@ -32,6 +32,10 @@ def test_options_of_another_target() -> None:
         weft.compile(DIGITS, "wide", target="cpu")
     with pytest.raises(CompileError, match="'accel' has no option 'tf32'; hint: its options: config, dram, tuned"):
         weft.compile(DIGITS, "wide", tf32=True)
+    with pytest.raises(
+        CompileError, match=r"'accel' has no option 'shape'; hint: did you mean shapes\? Else its options"
+    ):
+        weft.compile(DIGITS, "wide", shape={"image": (1, 1, 8, 8)})  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("device", ["rtl", "null"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -112,13 +113,19 @@ def true_or_false(name: str, value: Any) -> bool:
     return chosen
 
 
+FOR_ALL = ("config", "target", "shapes", "strict", "keep", "progress", "dump", "passes", "cache")
+"""What `weft.compile` takes beside the options of a target."""
+
+
 def target_options(target: Target, options: Mapping[str, Any]) -> Any:
     """The options of ``target`` with these values; CompileError for one that it does not have."""
     names = [field.name for field in fields(target.options)]
     for name in options:
         if name not in names:
-            known = ", ".join(names) or "none"
-            raise CompileError(f"target {target.name!r} has no option {name!r}", hint=f"its options: {known}")
+            near = get_close_matches(name, FOR_ALL, 1, 0.8) if name not in FOR_ALL else []
+            meant = f"did you mean {near[0]}? Else " if near else ""
+            hint = f"{meant}its options: {', '.join(names) or 'none'}"
+            raise CompileError(f"target {target.name!r} has no option {name!r}", hint=hint)
     chosen = dict(options)
     for each in fields(target.options):  # else a comparison in the options fails, or one in the middle of a compilation
         if type(each.default) is int and each.name in chosen:
