@@ -64,3 +64,9 @@ def test_a_full_disk_names_the_file() -> None:
     with pytest.raises(OSError, match="/dev/full") as refused:
         write_atomically(Path("/dev/full"), b"content")
     assert refused.value.errno == errno.ENOSPC
+
+
+def test_a_folder_is_told_to_be_one(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match="Is a directory, not the name of a file in it"):
+        write_atomically(tmp_path, b"")
+    assert list(tmp_path.parent.glob(f".{tmp_path.name}.*")) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import zipfile
@@ -11,11 +12,13 @@ from pathlib import Path
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file at once or not at all: beside its place, synced, then renamed. OSError leaves no file behind, and
-    names ``path``: of the file beside it nobody knows.
+    names ``path``: of the file beside it nobody knows. A folder is told to be one.
 
     A link stays, and what it leads to is written. What is no file, as a pipe or ``/dev/null``, gets the content as it
     is: a rename would put a file in its place.
     """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "Is a directory, not the name of a file in it", str(path))
     try:
         _write(path, content)
     except OSError as error:
