@@ -143,14 +143,14 @@ def integer_module(path: str, digest: str, batch: int, block: int, tables: bool 
         raise ExploreError("the file has changed since the exploration began", at=path, hint="begin again")
     source, shapes = for_batch(read(path), batch)
     module, _ = module_and_tail(source, shapes, require_quantised=True)
-    return PassManager(integer_passes(block, tables=tables)).run(module)
+    return PassManager(integer_passes(block, tables=tables, core=True)).run(module)
 
 
 def packed(design: Design, network: Network) -> Module:
     """A network as the design's linker takes it, before chains are made."""
     options = AccelOptions(design.config, design.rate, vthreads=design.vthreads)
     block, tables = _integer_form(design)
-    before = [each.name for each in integer_passes(block, tables=tables)]
+    before = [each.name for each in integer_passes(block, tables=tables, core=True)]
     passes = find_target("accel").passes(options, quantised=True)[len(before) :]
     with collector_waits():
         return PassManager(passes, ran=before).run(_integers(design, network))
