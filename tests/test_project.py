@@ -348,7 +348,7 @@ ASKED_BY_NAME = {
     "loops/einsums": 1,
     "loops/fusion": 5,
     "loops/joins": 1,
-    "loops/narrow_requantise": 3,
+    "loops/narrow_requantise": 2,
     "loops/phases": 7,
     "loops/placement": 3,
     "loops/prepare": 1,

@@ -38,7 +38,7 @@ def is_requantise(call: Call) -> bool:
 
 def adds_bias(call: Call) -> bool:
     """Whether it requantises sums to which it adds its first parameter, a bias of whole numbers."""
-    return call.op in ("requantise", "requantise_float32")
+    return is_requantise(call) or call.op == "requantise_float32"
 
 
 def narrow_requantise(call: Call, x: View, parameter: Parameter) -> View | None:
