@@ -35,11 +35,17 @@ from benchmarks.zoo.litert_cases import FAMILIES, Case
 from benchmarks.zoo.litert_layers import layers
 from benchmarks.zoo.litert_models import Array, interpreted
 from benchmarks.zoo.litert_networks import networks
+from benchmarks.zoo.litert_roundings import roundings
 from benchmarks.zoo.litert_sums import sums
 
 TOLERANCE = 1e-5
 TARGETS = ("graph", "cpu", "accel")
-EVERYTHING: dict[str, Callable[[], Iterable[Case]]] = {**FAMILIES, "sums": sums, "networks": networks}
+EVERYTHING: dict[str, Callable[[], Iterable[Case]]] = {
+    **FAMILIES,
+    "roundings": roundings,
+    "sums": sums,
+    "networks": networks,
+}
 
 
 @dataclass(frozen=True)

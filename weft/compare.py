@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .api import load
-from .compiler.graph import Call, Expr, GraphError, Module, Role, TensorType, evaluate, role_of
+from .compiler.graph import Call, Expr, GraphError, Module, TensorType, evaluate
 from .compiler.graph.dtypes import STRING, dtype_name
-from .compiler.graph.roundings import FLOAT32
+from .compiler.graph.roundings import rounds_in_float32
 from .compiler.graph.strings import same_strings
 from .compiler.graph.visit import tensor_ends, topological_order
 from .compiler.model import CompiledModel, OpenModel, TensorSpec
@@ -108,8 +108,7 @@ def rounded_apart(module: Module, first: str, second: str) -> int:
     of the places is a core, which rounds exact sums (docs/integers.md), and the other one is not."""
     if len({name not in (REFERENCE, *target_names()) or name == "accel" for name in (first, second)}) == 1:
         return 0
-    calls = (node for node in topological_order(module.main.body) if isinstance(node, Call))
-    return sum(role_of(node) is Role.QUANTISE and node.attr("rounding") == FLOAT32 for node in calls)
+    return sum(map(rounds_in_float32, topological_order(module.main.body)))
 
 
 def difference(name: str, a: Array, b: Array, tolerance: float) -> Difference:

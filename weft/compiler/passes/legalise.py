@@ -31,7 +31,7 @@ from ..graph import (
 )
 from ..graph.evaluate import static_value
 from ..graph.host import host_call, renumber
-from ..graph.roundings import EXACT_SUMS, FLOAT32
+from ..graph.roundings import EXACT_SUMS, rounds_in_float32
 from ..integers.describer import Describer
 from ..integers.form import IntegerForm, Refusal, concatenated
 from ..scope import Scope
@@ -72,16 +72,14 @@ class _Legaliser:
         self.core = core
         self.core_tables = core_tables
         self.uses = use_counts(module.main.body)
-        self.order = {id(node): place for place, node in enumerate(topological_order(module.main.body))}
+        nodes = topological_order(module.main.body)
+        self.order = {id(node): place for place, node in enumerate(nodes)}
         self.described: dict[int, IntegerForm] = {}
         self.integers: dict[int, Expr] = {}
         self.floats: dict[int, Expr] = {}
         self.tables: set[int] = set()
         self.functions: set[int] = set()
-        whole_factors = not core and any(
-            isinstance(node, Call) and role_of(node) is Role.QUANTISE and node.attr("rounding") == FLOAT32
-            for node in topological_order(module.main.body)
-        )
+        whole_factors = not core and any(map(rounds_in_float32, nodes))
         self.describer = Describer(self.described, self.integers, self.uses, block, volumes, whole_factors)
 
     def run(self) -> Module:

@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 from weft.cli import app
 from weft.compiler.targets.cpu.processor import PRETENDED, executable_here
 
-from benchmarks.litert_suite import computed
-from benchmarks.zoo.litert_cases import Case, roundings
+from benchmarks.litert_suite import computed, tried
+from benchmarks.zoo.litert_cases import Case
 from benchmarks.zoo.litert_models import interpreted
+from benchmarks.zoo.litert_roundings import roundings
 
 CASES = list(roundings())
 
@@ -28,6 +29,11 @@ def test_processors_have_the_interpreters_integers_and_a_core_is_at_most_a_step_
         np.testing.assert_array_equal(computed(case, "cpu")[0], wanted, processor)
     steps = np.abs(computed(case, "accel")[0].astype(np.int64) - wanted.astype(np.int64))
     assert steps.max() == 1  # so that these cases tell one rounding from the other
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_graph_of_each_case_is_at_most_the_known_step_away(case: Case) -> None:
+    assert tried("roundings", case, "graph").result in ("equal", "apart")
 
 
 @pytest.mark.parametrize(("places", "said"), [(("cpu", "fsim"), True), (("accel", "reference"), True),
