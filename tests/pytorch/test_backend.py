@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+import weft
 from torch import nn
 from torch.nn import functional
+from weft.compiler.frontends import ModelError
+from weft.compiler.frontends.torch.site import RULES
 from weft.pytorch import backend
 
 
@@ -140,8 +143,100 @@ def test_inputs_that_lie_in_another_order_and_are_written_to() -> None:
     assert_close(one, two)
 
 
+@pytest.mark.parametrize(
+    ("name", "module", "x", "parts"),
+    [
+        ("no rule", lambda x: torch.lgamma(x.exp() + 1) * 2, torch.randn(3, 4), 2),
+        ("complex", lambda x: torch.stft(x * 2, 8, 4, window=torch.hann_window(8), return_complex=True).abs() + 1,
+         torch.randn(2, 40), 2),
+        ("no part", torch.lgamma, torch.rand(3), 0),
+        ("a loop", lambda x: torch.while_loop(lambda i, y: i < y.shape[1], lambda i, y: (i + 1, y * 1.5), (
+            torch.tensor(0), x.sin()))[1].cos(), torch.randn(2, 3), 2),
+        ("two results", lambda x: [each + 1 for each in torch.frexp(x * 3)], torch.randn(5), 2),
+    ],
+)  # fmt: skip
+def test_pytorch_runs_what_has_no_rule_between_compiled_parts(
+    name: str, module: Callable[..., Any], x: torch.Tensor, parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    monkeypatch.setattr(backend, "compile", lambda module, **kw: made.append(module) or weft.compile(module, **kw))
+    with torch.no_grad():
+        mine, theirs = torch.compile(module, backend=backend.weft)(x), module(x)
+    torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
+    assert len(made) == parts
+
+
+def test_weights_are_compiled_into_the_parts_of_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr(backend, "compile", lambda module, **kw: made.append(module) or weft.compile(module, **kw))
+
+    class Between(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.then = nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.then(torch.lgamma(self.first(x).exp()))
+
+    net, x = Between().eval(), torch.randn(3, 4)
+    run = compiled(net)
+    with torch.no_grad():
+        for _ in range(2):
+            assert_close(run(x), net(x))
+        assert [len(module.main.params) for module in made] == [1, 1]
+        net.then.weight.mul_(2)
+        assert_close(run(x), net(x))
+
+
+def test_dropout_is_pytorchs_and_the_rest_of_a_training_is_compiled() -> None:
+    mine = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 2)).train()
+    theirs, x = copy.deepcopy(mine), torch.randn(8, 6)
+    run = compiled(mine)
+    found = []
+    for call in (run, theirs):
+        torch.manual_seed(3)
+        result = call(x)
+        result.pow(2).sum().backward()
+        found.append(result.detach())
+    assert_close(*found)
+    for one, two in zip(mine.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, two.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_a_graph_is_compiled_for_as_many_sizes_as_are_kept_and_pytorch_runs_it_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = []
+    monkeypatch.setattr(backend, "compile", lambda module, **kw: made.append(module) or weft.compile(module, **kw))
+    monkeypatch.setattr(backend, "BUILDS_KEPT", 3)
+    run = torch.compile(lambda x: x.sin() * 2, backend=backend.weft, dynamic=True)
+    for size in (4, 7, 5, 9, 8, 7, 9, 3):
+        x = torch.randn(size)
+        assert_close(run(x), x.sin() * 2)
+    assert [module.main.params[0].shape for module in made] == [(4,), (7,), (5,)]
+
+
+def test_pytorch_runs_a_graph_that_a_rule_refuses(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuses(*_: Any, **__: Any) -> None:
+        raise ModelError("this form is not read")
+
+    monkeypatch.setitem(RULES, "aten.sin.default", refuses)
+    x = torch.randn(5)
+    with caplog.at_level("WARNING", "weft.pytorch"):
+        run = torch.compile(torch.sin, backend=backend.weft)
+        for _ in range(2):
+            assert_close(run(x), x.sin())
+    assert [record.getMessage().split(": ")[1] for record in caplog.records] == ["this form is not read"]
+    with pytest.raises(ModelError, match="this form is not read"):
+        torch.compile(torch.sin, backend=backend.weft, options={"fallback": False})(x)
+
+
 def test_what_cannot_be_compiled_says_so() -> None:
     with pytest.raises(Exception, match="lgamma"):
-        torch.compile(torch.lgamma, backend=backend.weft)(torch.rand(3))
+        torch.compile(torch.lgamma, backend=backend.weft, options={"fallback": False})(torch.rand(3))
     with pytest.raises(Exception, match="no option 'threds'"):
         compiled(nn.Linear(2, 2), threds=2)(torch.rand(1, 2))
+    with pytest.raises(Exception, match="on the device 'meta'"):
+        torch.compile(torch.sin, backend=backend.weft)(torch.ones(3, device="meta"))

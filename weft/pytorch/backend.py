@@ -9,11 +9,14 @@ tensors, at the version, that were compiled in; others are compiled in anew, and
 inputs. A change that PyTorch does not count, such as one through ``parameter.data``, is not seen: give
 ``options={"weights": "inputs"}`` to a model whose weights are changed so. In training all weights are inputs.
 
-**Sizes.** A graph with open sizes is compiled for each size as it comes.
+**Sizes.** A graph with open sizes is compiled for the sizes that come first; PyTorch runs it for others.
+
+**What weft cannot read** is run by PyTorch, between parts of the graph that weft compiles.
 """
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +36,12 @@ from ..compiler.frontends.torch.reader import GraphReader, refuse_unknown
 from ..compiler.frontends.torch.tensors import array_of, tensor_of
 from ..compiler.graph import Attrs, Constant, Expr, Function, Module, Span, Tuple, Var
 from ..compiler.model import CompiledModel
+from ..errors import WeftError
 from ..runtime.module import LoadedModule
+from .split import split, unread
+
+LOG = logging.getLogger("weft.pytorch")
+"""What PyTorch runs in weft's place, and why."""
 
 BUILDS_KEPT = 8
 """Of one graph: for other sizes, and for other weights."""
@@ -41,7 +49,7 @@ BUILDS_KEPT = 8
 CHANGES_BORNE = 3
 """How often weights are compiled in anew before they become inputs."""
 
-OPTIONS = {"threads": 1, "weights": "constants"}
+OPTIONS = {"threads": 1, "weights": "constants", "fallback": True}
 
 
 @dataclass(frozen=True)
@@ -101,15 +109,33 @@ class _Graph:
         self.by_sizes: OrderedDict[tuple[int, ...], _Build] = OrderedDict()
         self.by_weights: OrderedDict[tuple[_Held, ...], _Build] = OrderedDict()
         self.changes = 0
+        self.is_refused = False
 
     def run(self, *args: Any) -> list[Any]:
+        if self.is_refused:
+            return self._by_pytorch(args)
+        try:
+            return self._by_weft(args)
+        except WeftError as error:
+            if not self.options["fallback"]:
+                raise
+            LOG.warning("PyTorch runs a graph of %d nodes: %s", len(self.graph.graph.nodes), error)
+            self.is_refused = True
+            return self._by_pytorch(args)
+
+    def _by_weft(self, args: Sequence[Any]) -> list[Any]:
         if self.static and not self.open and self.changes <= CHANGES_BORNE:
             return self._with_weights(args)
         key = self._key(args)
         build = self.by_sizes.get(key)
         if build is None:
+            if len(self.by_sizes) == BUILDS_KEPT and self.options["fallback"]:
+                return self._by_pytorch(args)
             build = _kept(self.by_sizes, key, self._build(args, {}))
         return build(args)
+
+    def _by_pytorch(self, args: Sequence[Any]) -> list[Any]:
+        return list(self.graph(*args))
 
     def _key(self, args: Sequence[Any]) -> tuple[int, ...]:
         """The sizes, where they are open."""
@@ -192,13 +218,37 @@ def _is_weight(node: torch.fx.Node, example: Any) -> bool:
     return isinstance(example, torch.nn.Parameter) or (kind is not None and isinstance(example, torch.Tensor))
 
 
+class _Part(torch.nn.Module):  # type: ignore[misc]
+    """A part of a graph, as a module that the rest can call."""
+
+    def __init__(self, graph: _Graph) -> None:
+        super().__init__()
+        self.run = graph.run
+
+    def forward(self, *args: Any) -> list[Any]:
+        return self.run(*args)
+
+
+def _in_parts(graph: GraphModule, static: Sequence[int], options: Mapping[str, Any]) -> GraphModule:
+    """``graph`` with what weft can read compiled."""
+    whole, calls = split(graph)
+    placeholders = [node for node in whole.graph.nodes if node.op == "placeholder"]
+    weights = {placeholders[number] for number in static}
+    for call in calls:
+        given = [arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in call.args]
+        known = [number for number, arg in enumerate(call.args) if arg in weights]
+        setattr(whole, call.target, _Part(_Graph(whole.get_submodule(call.target), given, known, options)))
+    return whole
+
+
 def weft(
     graph: GraphModule, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
     """The backend. ``options``: ``threads`` (1) of the machine code; ``weights``: ``"constants"``, or ``"inputs"`` for
-    a model whose weights change between runs.
+    a model whose weights change between runs; ``fallback``: False to be refused what PyTorch would run in weft's place.
 
-    Raises ModelError for a graph with operators that weft has no rule for; the text names all of them.
+    Raises ModelError for options that it does not have and tensors on another device; without fallback, for a graph
+    with operators that weft has no rule for: the text names all of them.
     """
     chosen = {**OPTIONS, **(options or {})}
     unknown = sorted(set(chosen) - set(OPTIONS))
@@ -206,6 +256,10 @@ def weft(
         raise ModelError(f"the backend 'weft' has no option {unknown[0]!r}" if unknown else
                          f"weights is {chosen['weights']!r}, but must be 'constants' or 'inputs'",
                          hint=f"its options are {', '.join(OPTIONS)}")  # fmt: skip
+    for device in {each.device for each in examples if isinstance(each, torch.Tensor)}:
+        if device.type != "cpu":
+            raise ModelError(f"inputs are on the device {str(device)!r}, but weft compiles for this processor",
+                             hint="move the module and its inputs with .cpu()")  # fmt: skip
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
     weights = [number for number, (node, example) in enumerate(zip(placeholders, examples, strict=True))
                if chosen["weights"] == "constants" and _is_weight(node, example)
@@ -213,9 +267,13 @@ def weft(
 
     def compiler(static: Sequence[int]) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compile_graph(aten: GraphModule, inputs: Sequence[Any]) -> Any:
-            refuse_unknown(aten)
             count = sum(node.op == "placeholder" for node in aten.graph.nodes)
             known = static if count == len(placeholders) else ()  # else AOTAutograd has inputs of its own
+            if not chosen["fallback"]:
+                refuse_unknown(aten)
+            elif left := unread(aten):
+                LOG.info("PyTorch runs %s", ", ".join(f"{name} ({times})" for name, times in left.items()))
+                return make_boxed_func(_in_parts(aten, known, chosen))
             return make_boxed_func(_Graph(aten, inputs, known, chosen).run)
 
         return compile_graph

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,11 +74,23 @@ def _shared(name: str, value: Any) -> Any:
     try:
         return np.from_dlpack(value)
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
-        try:
-            return value.__array__()  # some have bfloat16, which NumPy's DLPack does not know
-        except (AttributeError, RuntimeError, TypeError, ValueError):
+        try:  # some have bfloat16, which NumPy's DLPack does not know
+            return _of_pytorchs_types(value) if _is_pytorchs(value) else value.__array__()
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
             raise InputError(f"input {name!r} is no array that NumPy can hold: {error}",
                              hint="detach it, or convert it to a type of the model's") from error  # fmt: skip
+
+
+def _is_pytorchs(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _of_pytorchs_types(tensor: Any) -> Array:
+    """A tensor of PyTorch's in a type that NumPy's DLPack does not know, such as bfloat16, by its bits."""
+    torch = sys.modules["torch"]
+    carrier = {1: torch.uint8, 2: torch.int16}[tensor.element_size()]
+    return np.from_dlpack(tensor.view(carrier)).view(numpy_dtype(str(tensor.dtype).removeprefix("torch.")))
 
 
 def check_kind(

@@ -252,3 +252,46 @@ def test_what_is_no_program_is_refused_with_a_way_out(model: Any, words: str) ->
 def test_a_float_program_is_refused_for_the_core_as_an_onnx_file_is() -> None:
     with pytest.raises(weft.WeftError, match="not quantised"):
         weft.compile(from_torch(nn.Linear(4, 4), torch.randn(1, 4)), target="accel", config="tiny")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    ("name", "module", "shape"),
+    [
+        ("layer norm", nn.LayerNorm(8), (3, 8)),
+        ("group norm", nn.GroupNorm(2, 8), (2, 8, 5)),
+        ("rms norm", nn.RMSNorm(8), (3, 8)),
+        ("norm of the batch", nn.BatchNorm1d(8, track_running_stats=False), (3, 8)),
+        ("instance norm", nn.InstanceNorm1d(8, affine=True), (3, 8, 6)),
+        ("lstm", nn.LSTM(8, 8), (3, 2, 8)),
+        ("encoder", nn.TransformerEncoderLayer(8, 2, 16), (3, 2, 8)),
+    ],
+)
+def test_networks_in_halves_take_tensors_of_pytorchs(
+    name: str, module: nn.Module, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    module, x = module.to(dtype).eval(), torch.randn(shape).to(dtype)
+    with torch.no_grad():
+        wanted = torch.utils._pytree.tree_leaves(module(x))[0].float()
+    loaded = weft.load(weft.compile(from_torch(module, (x,)), target="cpu"))
+    (taken,) = (each.name for each in loaded.model.inputs)
+    made = next(iter(loaded.run({taken: x}).values()))
+    assert made.dtype.name == str(dtype).removeprefix("torch.")
+    np.testing.assert_allclose(made.astype(np.float32), wanted.numpy(), atol=0.02 * float(wanted.abs().max()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_norms_in_training_keep_moments_in_pytorchs_types(dtype: torch.dtype) -> None:
+    module = nn.BatchNorm1d(8).to(dtype).train()
+    x = torch.randn(4, 8).to(dtype)
+    loaded = weft.load(weft.compile(from_torch(module, (x,)), target="cpu"))
+    names = {each.name for each in loaded.model.inputs}
+    states = {name: each for name, each in module.named_buffers() if name in names}
+    (taken,) = names - set(states)
+    made = loaded.run({taken: x, **{name: each.clone() for name, each in states.items()}})
+    with torch.no_grad():
+        wanted = module(x).float().numpy()
+    np.testing.assert_allclose(made["output"].astype(np.float32), wanted, atol=0.02)
+    np.testing.assert_allclose(
+        made["running_var.next"].astype(np.float32), module.running_var.float().numpy(), atol=0.02
+    )

@@ -124,6 +124,12 @@ def _max_pool(
     site: Site, gradient: Expr, x: Expr, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
     dilation: Sequence[int], ceil_mode: bool, places: Expr,
 ) -> Expr:  # fmt: skip
+    return _to_places(site, gradient, x, places)
+
+
+@rule("adaptive_max_pool2d_backward.default")
+def _to_places(site: Site, gradient: Expr, x: Expr, places: Expr) -> Expr:
+    """Each gradient goes to the place of the largest element of its window."""
     lead = math.prod(x.shape[:-2])
     nothing = zeros(replace(x.tensor_type, shape=(lead, math.prod(x.shape[-2:]))))
     rows, index = site.reshape(gradient, (lead, -1)), site.reshape(places, (lead, -1))

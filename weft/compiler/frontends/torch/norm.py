@@ -54,14 +54,16 @@ def _batch_norm_of_batch(
     gamma, beta = (site.cast(_or(site, each, fill, mean), wide.dtype) for each, fill in ((gamma, 1), (beta, 0)))
     result = site.cast(site.call("nn.batch_norm", wide, gamma, beta, mean, variance, epsilon=epsilon), x.dtype)
     inverse = site("divide", site.like(1, wide), site("sqrt", site("add", variance, epsilon)))
+    kept = _as_typed(site, mean, 1), _as_typed(site, inverse, 2)
     if "_functional" not in site.op:
-        return result, mean, inverse
+        return result, *kept
     if running[0] is None or running[1] is None:
         raise site.error("it has no running moments")
     count = math.prod(x.shape[axis] for axis in axes)
     unbiased = site("multiply", variance, count / max(count - 1, 1))
-    moved = (_moved(site, old, new, momentum) for old, new in zip(running, (mean, unbiased), strict=True))
-    return (result, mean, inverse, *moved)
+    moved = (_as_typed(site, _moved(site, old, new, momentum), number)
+             for number, old, new in zip((3, 4), running, (mean, unbiased), strict=True))  # fmt: skip
+    return (result, *kept, *moved)
 
 
 def _moved(site: Site, old: Expr | None, new: Expr, momentum: float) -> Expr:
@@ -77,7 +79,13 @@ def _layer_norm(
     first = len(x.shape) - len(shape)
     scale = gamma if gamma is not None else Constant(np.ones(tuple(shape), numpy_dtype(x.dtype)))
     result, mean, inverse = site.onnx("LayerNormalization", x, scale, beta, axis=first, epsilon=eps)
-    return result, mean, inverse
+    return result, *(_as_typed(site, each, number) for number, each in ((1, mean), (2, inverse)))
+
+
+def _as_typed(site: Site, moment: Expr, number: int) -> Expr:
+    """A moment in the type that PyTorch has for it: on processors that of the operand, also of halves."""
+    kind = site.types[number] if number < len(site.types) else None
+    return moment if kind is None else site.cast(moment, kind.dtype)
 
 
 @rule("layer_norm.default")
@@ -103,7 +111,8 @@ def _group_norm(
     shape = (1, channels, *(1 for _ in x.shape[2:]))
     for op, given in (("multiply", gamma), ("add", beta)):
         unit = site(op, unit, site.reshape(given, shape)) if given is not None else unit
-    return unit, site.reshape(mean, (batch, groups)), site.reshape(inverse, (batch, groups))
+    moments_of_groups = (site.reshape(each, (batch, groups)) for each in (mean, inverse))
+    return unit, *(_as_typed(site, each, 1 + number) for number, each in enumerate(moments_of_groups))
 
 
 @rule("rms_norm.default", "_fused_rms_norm.default")
@@ -117,4 +126,4 @@ def _rms_norm(
     inverse = site("divide", site.like(1, wide), site("sqrt", site("add", square, small)))
     result = site("multiply", wide, inverse)
     result = site.cast(result if gamma is None else site("multiply", result, site.cast(gamma, wide.dtype)), x.dtype)
-    return (result, inverse) if site.op.startswith("aten._fused") else result
+    return (result, _as_typed(site, inverse, 1)) if site.op.startswith("aten._fused") else result

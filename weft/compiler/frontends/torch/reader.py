@@ -69,7 +69,7 @@ IGNORED = frozenset({
 """Checks that PyTorch writes into a graph; sizes are checked when it is read."""
 
 HIGHER_ORDER = ("cond", "scan")
-_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
+NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 """What stands for results that are sizes, which PyTorch has worked out."""
 
 
@@ -110,7 +110,7 @@ def refuse_unknown(graph_module: GraphModule) -> None:
             target = str(node.target)
             if node.op != "call_function" or not isinstance(node.target, torch._ops.OperatorBase):
                 continue
-            if is_known(target) or target in HIGHER_ORDER or isinstance(node.meta.get("val"), _NUMBERS):
+            if is_known(target) or target in HIGHER_ORDER or isinstance(node.meta.get("val"), NUMBERS):
                 continue
             unknown[target] += 1
             places.setdefault(target, [])
@@ -190,7 +190,7 @@ class GraphReader:
 
     def _node(self, node: Node, values: Mapping[Node, Value]) -> Value:
         known = node.meta.get("val")
-        if isinstance(known, _NUMBERS):
+        if isinstance(known, NUMBERS):
             return self.number(known, f"{node.name!r}")
         span = span_of(node)
         try:
