@@ -3,7 +3,7 @@
 Each network runs once on every core of a system at once, an item on each, and the throughput is compared with that of
 one core. "shared": all cores on one port behind an arbiter, so that they have the bandwidth of one; "shared reads": the
 same, with one read of weights for all; "own": a port of the same rate for each core, so that n cores have n times the
-bandwidth.
+bandwidth. "stages": ports of their own, and a stage of the network on each core, one item after the other.
 
     python benchmarks/systems.py                                     # timing model, images of 224x224
     python benchmarks/systems.py --rtl --size 64 --cores 2           # also in Verilator: bytes and cycles must be equal
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -49,6 +49,8 @@ MEMORY = DramModel(latency=100, bytes_per_cycle=8)
 TARGETS = {
     ("resnet50", "own", 4): 3.95,
     ("mobilenet_v2", "own", 4): 3.9,
+    ("resnet50", "stages", 4): 3.7,
+    ("mobilenet_v2", "stages", 4): 3.5,
     ("resnet50", "shared", 2): 1.51,
     ("mobilenet_v2", "shared", 2): 1.40,
     ("resnet18", "shared", 2): 1.76,
@@ -64,6 +66,9 @@ TARGETS = {
 }
 """Throughput against one core that is wanted of 16x16 cores on images of 224x224."""
 
+Stages = Callable[[int], CompiledModel | None]
+"""The network in so many stages; None where there is but an artifact of it."""
+
 PORTS = ("own", "shared", "shared reads")
 
 TOLERANCE = 0.02
@@ -72,20 +77,21 @@ TOLERANCE = 0.02
 
 @dataclass(frozen=True)
 class Row:
-    """A network on ``count`` cores with ports of their own, or one that they share."""
+    """A network on ``count`` cores with ports of their own, or one that they share; ``cycles`` bring ``items``."""
 
     network: str
     core: str
     ports: str
     count: int
     cycles: int
+    items: int
     alone: int
     target: float | None
 
     @property
     def throughput(self) -> float:
         """Against one core."""
-        return self.count * self.alone / self.cycles
+        return self.items * self.alone / self.cycles
 
     @property
     def good(self) -> bool:
@@ -104,23 +110,46 @@ def cycles_on(system: SystemConfig, model: CompiledModel) -> int:
     return sum(predict_system(system, programs, MEMORY, shared=shared).cycles or 0 for programs in rounds)
 
 
+def alone(model: CompiledModel) -> int:
+    """Cycles on one core that has its memory alone."""
+    runs = [predict(model.config, each.program, MEMORY, offset=each.program_offset) for each in model.programs]
+    return sum(run.cycles or 0 for run in runs)
+
+
 def measure(network: str, core: str, model: CompiledModel, counts: list[int]) -> Iterator[Row]:
     """The network on all systems, by the timing model."""
     config, size = model.config, model.inputs[0].shape[-1]
-    runs = [predict(config, each.program, MEMORY, offset=each.program_offset) for each in model.programs]
-    alone = sum(run.cycles or 0 for run in runs)
     for ports in PORTS:
         for count in counts:
             if count == 1 and ports != "own":
                 continue
             cycles = cycles_on(system_of(config, count, ports), model)
-            wanted = TARGETS.get((network, ports, count)) if core == "16x16" and size == 224 else None
-            yield Row(network, core, ports, count, cycles, alone, wanted)
+            yield Row(
+                network, core, ports, count, cycles, count, alone(model), wanted(network, core, ports, count, size)
+            )
+
+
+def wanted(network: str, core: str, ports: str, count: int, size: int) -> float | None:
+    return TARGETS.get((network, ports, count)) if core == "16x16" and size == 224 else None
+
+
+def measure_stages(network: str, core: str, cycles_alone: int, counts: list[int], compile_for: Stages) -> Iterator[Row]:
+    """The network in stages, one on each core with a port of its own: a round, which brings an item."""
+    for count in counts:
+        model = compile_for(count) if count > 1 else None
+        if model is None:
+            continue
+        cycles = [0] * count
+        for step in model.programs:
+            cycles[step.stage] += predict(model.config, step.program, MEMORY, offset=step.program_offset).cycles or 0
+        print(f"{network}, {count} stages: {', '.join(f'{each:,}' for each in cycles)} cycles", file=sys.stderr)
+        target = wanted(network, core, "stages", count, model.inputs[0].shape[-1])
+        yield Row(network, core, "stages", count, max(cycles), 1, cycles_alone, target)
 
 
 def rtl_equals(model: CompiledModel, count: int, ports: str, quick: bool) -> str:
-    """An item on each of ``count`` cores on one port, in the simulators and in Verilator: the first difference."""
-    system = system_of(model.config, count, ports)
+    """As many items as cores, in the simulators and in Verilator: the first difference."""
+    system = system_of(model.config, count, "own" if ports == "stages" else ports)
     items = [read_inputs(model.inputs, None, seed) for seed in range(count)]
     system_rtl.RtlSystem = partial(RtlSystem, quick=quick)  # type: ignore[misc, assignment]
     modules = [weft.load(model, device, system=system, dram=MEMORY) for device in ("fsim", "rtl")]
@@ -163,17 +192,22 @@ def areas(counts: list[int]) -> Iterator[Record]:
             yield from (Record(where, "arbiter", name, value) for name, value in figures.items() if value)
 
 
-def compiled(arguments: argparse.Namespace) -> Iterator[tuple[str, str, CompiledModel]]:
-    """Name of the network, name of the core, model."""
+def compiled_for(path: Path, config: CoreConfig, stages: int) -> CompiledModel:
+    model = weft.compile(path, config, stages=stages)
+    assert isinstance(model, CompiledModel)
+    return model
+
+
+def compiled(arguments: argparse.Namespace) -> Iterator[tuple[str, str, CompiledModel, Stages]]:
+    """Name of the network, name of the core, model, and what compiles it in stages."""
     for path in arguments.models:
         model = load_artifact(path, None)
         core = next((name for name, config in CORES.items() if config.hash64 == model.config.hash64), model.config.name)
-        yield model.name.split("-")[0], core, model
+        yield model.name.split("-")[0], core, model, lambda _: None
     for core in arguments.core:
         for name in arguments.networks if not arguments.models else ():
-            model = weft.compile(build(name, size=arguments.size), CORES[core])
-            assert isinstance(model, CompiledModel)
-            yield name, core, model
+            compile_for = partial(compiled_for, build(name, size=arguments.size), CORES[core])
+            yield name, core, compile_for(1), compile_for
 
 
 def main() -> int:
@@ -192,12 +226,16 @@ def main() -> int:
     arguments = parser.parse_args()
     rows: list[Row] = []
     records: list[Record] = []
-    for network, core, model in compiled(arguments):
+    most = max(arguments.cores)
+    for network, core, model, compile_for in compiled(arguments):
         rows += measure(network, core, model, arguments.cores)
+        rows += measure_stages(network, core, alone(model), arguments.cores, compile_for)
         if arguments.rtl:
-            for ports in ("shared", "shared reads"):
-                difference = rtl_equals(model, max(arguments.cores), ports, arguments.quick)
-                where = f"{max(arguments.cores)} x {core}, {ports}"
+            in_stages = compile_for(most)
+            tried = {"shared": model, "shared reads": model, **({"stages": in_stages} if in_stages else {})}
+            for ports, each in tried.items():
+                difference = rtl_equals(each, most, ports, arguments.quick)
+                where = f"{most} x {core}, {ports}"
                 records.append(Record(where, network, "RTL against the model", difference or "equal", "equal"))
     for row in rows:
         where = f"{row.count} x {row.core}, {row.ports}"

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .runtime.device import Device, FsimDevice, LocalDevice, NullDevice, RtlDevice, open_device, register_device
     from .runtime.module import LoadedModule
     from .runtime.open_module import OpenModule
+    from .runtime.pipeline_module import PipelineModule
     from .runtime.recording import Recording, RecordingDevice, load_recording, save_recording
     from .runtime.replay import replay
     from .runtime.system_module import SystemModule
@@ -68,6 +69,7 @@ _PARTS = {
     "runtime.device": "Device FsimDevice LocalDevice NullDevice RtlDevice open_device register_device",
     "runtime.module": "LoadedModule",
     "runtime.open_module": "OpenModule",
+    "runtime.pipeline_module": "PipelineModule",
     "runtime.recording": "Recording RecordingDevice load_recording save_recording",
     "runtime.replay": "replay",
     "runtime.system_module": "SystemModule",
@@ -123,6 +125,7 @@ __all__ = [
     "OpenModel",
     "OpenModule",
     "PassOptions",
+    "PipelineModule",
     "PynqDevice",
     "Recording",
     "RecordingDevice",

@@ -76,7 +76,7 @@ MODEL, ARTIFACT = "MODEL", "ARTIFACT"
         (("passes", "--target", "cpu", "--vthreads", "4"),
          "target 'cpu' has no option --vthreads; hint: its options: --threads, --tuned, --processor, --integers"),
         (("compile", MODEL, "--gpu", "generic"),
-         "target 'accel' has no option --gpu; hint: its options: --config, --dram, --tuned, --vthreads, --ch"),
+         "target 'accel' has no option --gpu; hint: its options: --config, --dram, --tuned, --vthreads, --stages"),
         (("compile", "."), "'.': a folder, where a file is wanted"),
         (("profile", "/"), "'/': a folder, where a file is wanted"),
         (("run", MODEL, "--target", "gpu"), "there is no target 'gpu'; hint: known: accel, cpu"),

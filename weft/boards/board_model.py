@@ -48,7 +48,7 @@ def package(model: CompiledModel, code: HostCodes, machine: str) -> Package:
     steps: list[plan.HostStep | plan.CoreStep] = []
     libraries: list[bytes] = []
     constants = b""
-    wanted = _wanted_on_host(model)
+    wanted = model.wanted_on_host
     threads, team_bytes = 1, 0
     for step in model.steps:
         if isinstance(step, CoreStep):
@@ -88,13 +88,7 @@ class _Values:
         return name in self._numbers
 
 
-def _wanted_on_host(model: CompiledModel) -> set[str]:
-    """Values that steps on the processor read, or that are results."""
-    read = {name for step in model.steps if isinstance(step, HostStep) for name in step.inputs}
-    return read | {tensor.name for tensor in model.outputs}
-
-
-def _core_step(model: CompiledModel, step: CoreStep, values: _Values, wanted: set[str]) -> plan.CoreStep:
+def _core_step(model: CompiledModel, step: CoreStep, values: _Values, wanted: frozenset[str]) -> plan.CoreStep:
     core = model.on_core
     writes = [(values.number(name), core.slots[name].offset) for name in step.inputs if name in values]
     reads = [(values.add(name, core.slots[name].nbytes), core.slots[name].offset) for name in step.outputs

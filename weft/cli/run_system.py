@@ -15,6 +15,7 @@ from ..runtime.array_files import write_arrays
 from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import check_inputs, read_inputs
+from ..runtime.pipeline_module import PipelineModule
 from ..runtime.system_module import SystemModule
 from ..sim.dram import DramModel
 from .output import out, print_json, table
@@ -26,7 +27,8 @@ def run_on_system(
     compiled: CompiledModel | OpenModel, system: Path, device: str | None, dram: DramModel | None,
     inputs: Path | None, seed: int, output: Path | None, status: Updates, *, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run an item on each core, and print results, cycles and who waited for the bus.
+    """Run an item on each core, or of a model in stages as many items as cores through all of them, and print results,
+    cycles and who waited for the bus.
 
     Random items differ from core to core; those of a file are the same on all.
     """
@@ -48,18 +50,27 @@ def run_on_system(
         return
     rows = [tuple(_cell(value) for value in record.values()) for record in core_records(module)]
     out.print(table(f"{module.model.name} on {module.config.name}", COLUMNS, rows))
-    times = len(items) * module.alone() / module.cycles
-    out.print(f"{len(items)} items in {module.cycles:,} cycles: {times:.2f} x the throughput of one core")
+    out.print(_throughput(module, len(items)))
+    kind = "item" if isinstance(module, PipelineModule) else "core"
     for core in cores:
         for name, value in results[core].items():
             text = np.array2string(value, threshold=24, precision=5)
             shape = f"{dtype_name(value.dtype)}{list(value.shape)}"
-            out.print(f"core {core}, {name}: {shape}\n{text}", highlight=False, markup=False)
+            out.print(f"{kind} {core}, {name}: {shape}\n{text}", highlight=False, markup=False)
     if output is not None:
         out.print(f"wrote {output}", markup=False)
 
 
-def core_records(module: SystemModule) -> list[dict[str, int | float]]:
+def _throughput(module: SystemModule | PipelineModule, items: int) -> str:
+    if isinstance(module, PipelineModule):
+        times = module.alone() / module.interval
+        return (f"{items} items in {module.cycles:,} cycles, one after the other in {module.interval:,}: "
+                f"{times:.2f} x the throughput of one core")  # fmt: skip
+    times = items * module.alone() / module.cycles
+    return f"{items} items in {module.cycles:,} cycles: {times:.2f} x the throughput of one core"
+
+
+def core_records(module: SystemModule | PipelineModule) -> list[dict[str, int | float]]:
     """A record for each core: its cycles, those that it would have taken alone, and the difference."""
     return [
         {
@@ -76,7 +87,7 @@ def core_records(module: SystemModule) -> list[dict[str, int | float]]:
     ]
 
 
-def system_record(module: SystemModule, results: list[dict[str, Any]]) -> dict[str, Any]:
+def system_record(module: SystemModule | PipelineModule, results: list[dict[str, Any]]) -> dict[str, Any]:
     """What ``--json`` prints."""
     return {
         "model": module.model.name,
@@ -84,6 +95,7 @@ def system_record(module: SystemModule, results: list[dict[str, Any]]) -> dict[s
         "device": module.device.kind,
         "cycles": module.cycles,
         "cycles_alone": module.alone(),
+        **({"interval": module.interval} if isinstance(module, PipelineModule) else {}),
         "cores": core_records(module),
         "results": [{name: value.tolist() for name, value in each.items()} for each in results],
     }

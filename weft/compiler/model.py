@@ -387,7 +387,8 @@ class CoreStep:
     """One program on the core. Inputs and outputs are names of tensor slots.
 
     ``layer_of`` and ``tile_of`` give, for each instruction, the index of its layer in the model and the running number
-    of its tile there, so that a cycle can be traced back to the node that caused it.
+    of its tile there, so that a cycle can be traced back to the node that caused it. ``stage``: of a pipeline of cores,
+    which of them runs it; stages of the programs of a model never fall.
     """
 
     program: npt.NDArray[np.uint8] = field(repr=False)
@@ -396,6 +397,7 @@ class CoreStep:
     outputs: tuple[str, ...]
     layer_of: npt.NDArray[np.int32] = field(repr=False)
     tile_of: npt.NDArray[np.int32] = field(repr=False)
+    stage: int = 0
 
 
 @dataclass(frozen=True)
@@ -490,6 +492,17 @@ class CompiledModel:
     def programs(self) -> tuple[CoreStep, ...]:
         """The programs for the core, in the order of their running."""
         return tuple(step for step in self.steps if isinstance(step, CoreStep))
+
+    @property
+    def stages(self) -> int:
+        """Cores of the pipeline that its programs are split for: 1 without a split, 0 where nothing runs on a core."""
+        return max((step.stage + 1 for step in self.programs), default=0)
+
+    @property
+    def wanted_on_host(self) -> frozenset[str]:
+        """Values that steps on the host read, or that are results."""
+        read = {name for step in self.steps if isinstance(step, HostStep) for name in step.inputs}
+        return frozenset(read | {tensor.name for tensor in self.outputs})
 
 
 @dataclass(frozen=True, repr=False)

@@ -163,6 +163,7 @@ def _core_step(number: int, step: CoreStep, members: _Members) -> records.CoreSt
         outputs=step.outputs,
         layer_of=members.put(f"programs/{number}.layers.bin", step.layer_of.astype("<i4").tobytes()),
         tile_of=members.put(f"programs/{number}.tiles.bin", step.tile_of.astype("<i4").tobytes()),
+        stage=step.stage,
     )
 
 
@@ -350,6 +351,7 @@ def _read_core_step(step: records.CoreStepRecord, members: dict[str, bytes]) -> 
         outputs=step.outputs,
         layer_of=_array(members, step.layer_of, (-1,), "int32"),
         tile_of=_array(members, step.tile_of, (-1,), "int32"),
+        stage=step.stage,
     )
 
 

@@ -50,6 +50,7 @@ def check_model(model: CompiledModel) -> None:
     check_sizes(model)
     if model.core is not None:
         _check_window(model.core, model.programs)
+        _check_stages(model.programs)
     values: Types = {tensor.name: (tensor.shape, tensor.dtype) for tensor in model.inputs}
     in_window: set[str] = set()
     for number, step in enumerate(model.steps):
@@ -122,6 +123,15 @@ def _check_value(values: Types, tensor: TensorSpec | TensorSlot, what: str) -> N
     shape, dtype = values[tensor.name]
     if (shape, dtype) != (tensor.shape, tensor.dtype):
         raise ArtifactError(f"{what} is {tensor.dtype}{list(tensor.shape)}, but its value is {dtype}{list(shape)}")
+
+
+def _check_stages(programs: tuple[CoreStep, ...]) -> None:
+    """Stages begin at 0, and go on one by one."""
+    last = 0
+    for number, step in enumerate(programs):
+        if not last <= step.stage <= last + (number > 0):
+            raise ArtifactError(f"program {number} is of stage {step.stage}, behind one of stage {last}")
+        last = step.stage
 
 
 def _check_window(core: CorePart, programs: tuple[CoreStep, ...]) -> None:

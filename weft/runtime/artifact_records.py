@@ -179,6 +179,7 @@ class CoreStepRecord:
     outputs: tuple[str, ...]
     layer_of: str
     tile_of: str
+    stage: Index = 0
 
 
 @_part

@@ -42,7 +42,7 @@ class StepRun:
 
 
 @dataclass(frozen=True)
-class _HostRun:
+class HostRun:
     """A step on the host, ready to run. ``outputs``: name, shape and type of each; ``layers``: its own; ``state``:
     the slot of the state that it puts together, if that is all it does."""
 
@@ -53,11 +53,11 @@ class _HostRun:
     state: str = ""
 
     @staticmethod
-    def of(step: HostStep, executor: Executor) -> _HostRun:
+    def of(step: HostStep, executor: Executor) -> HostRun:
         tensors = zip(step.outputs, step.program.outputs, strict=True)
         outputs = tuple((name, tensor.shape, numpy_dtype(tensor.dtype)) for name, tensor in tensors)
         layers = slice(step.first_layer, step.first_layer + len(step.program.layers))
-        return _HostRun(executor, step.inputs, outputs, layers, step.outputs[0] if step.resident is not None else "")
+        return HostRun(executor, step.inputs, outputs, layers, step.outputs[0] if step.resident is not None else "")
 
     def run(self, values: dict[str, Array], results: Mapping[str, Array], seconds: list[float]) -> None:
         """Its results become values, in the memory of ``results`` where that has them. With ``seconds`` the layers are
@@ -106,7 +106,7 @@ class LoadedModule:
         self._input_kinds = {tensor.name: (tensor.shape, numpy_dtype(tensor.dtype)) for tensor in model.inputs}
         self._outputs = {tensor.name: (tensor.shape, numpy_dtype(tensor.dtype)) for tensor in model.outputs}
         self._steps = [
-            _HostRun.of(step, load_host(step.program)) if isinstance(step, HostStep) else step for step in model.steps
+            HostRun.of(step, load_host(step.program)) if isinstance(step, HostStep) else step for step in model.steps
         ]
         self.residents = Residents(model)
         """What sessions have left in the device's memory."""
@@ -219,7 +219,7 @@ class LoadedModule:
         runs: list[StepRun] = []
         seconds = [0.0] * len(self.model.layers) if trace else []
         for step in self._steps:
-            if isinstance(step, _HostRun):
+            if isinstance(step, HostRun):
                 if kept is not None and self.residents.takes(step.state, kept):
                     self.residents.update(self.device, step.state, values, kept)
                     continue
@@ -256,7 +256,7 @@ class LoadedModule:
         self._refuse_open_results()
         step = self._steps[0] if len(self._steps) == 1 else None
         gpu = gpu_of(getattr(step, "executor", None))
-        assert isinstance(step, _HostRun)
+        assert isinstance(step, HostRun)
         assert isinstance(step.executor, GpuExecutor)
         there = tensors_there(inputs, gpu)
         here = named_inputs({name: value for name, value in inputs.items() if name not in there},

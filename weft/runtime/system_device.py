@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -94,18 +95,20 @@ class SystemDevice:
 
     def _run(self) -> None:
         """Called in one of the threads, while all others wait."""
-        done = self._simulator.run(self._programs, shared=self.shared)
-        if self.kind == "fsim" and not done.faults:
-            done = self._timed(done)
-        self.results.append(done)
+        self.results.append(self.run(self._programs))
 
-    def _timed(self, done: SystemResult) -> SystemResult:
+    def run(self, programs: Sequence[CoreProgram | None]) -> SystemResult:
+        """A program on each core that has one, all at once."""
+        done = self._simulator.run(programs, shared=self.shared)
+        return self._timed(done, programs) if self.kind == "fsim" and not done.faults else done
+
+    def _timed(self, done: SystemResult, programs: Sequence[CoreProgram | None]) -> SystemResult:
         with IMPORTS:
             from ..sim.system_timing import predict_system
             from ..sim.timing_ports import TimedProgram
 
         timed_programs: list[TimedProgram | None] = []
-        for program, config in zip(self._programs, self.config.cores, strict=True):
+        for program, config in zip(programs, self.config.cores, strict=True):
             if program is None:
                 timed_programs.append(None)
                 continue

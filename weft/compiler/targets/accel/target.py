@@ -35,6 +35,7 @@ class AccelOptions:
     )
     tuned: str = option("", "Database of `weft tune`, whose settings come first. Empty: none.")
     vthreads: int = option(2, "Virtual threads: tiles in flight at once, which hide latency.")
+    stages: int = option(1, "Stages of a pipeline: a program for each of so many cores, that take equally long.")
     chains: bool = option(True, "Chains of layers stay on chip where that is faster; slower to compile.")
     hiding: LatencyHiding | str = option(
         "rings", "How latencies are hidden: rings, vthreads (by those alone), or none, where engines wait in turn."
@@ -55,6 +56,8 @@ class AccelOptions:
         _ = self.rate  # a core or a memory that there is not is told before the model is read
         if self.vthreads < 1:
             raise CompileError(f"vthreads is {self.vthreads}, but must be at least 1")
+        if self.stages < 1:
+            raise CompileError(f"stages is {self.stages}, but must be at least 1")
         if self.hiding not in list(LatencyHiding):
             raise CompileError(f"hiding is {self.hiding!r}, but must be one of {', '.join(LatencyHiding)}")
         check_threads(self.threads)
@@ -148,7 +151,10 @@ class Accel:
         core, rate = options.core, options.rate
         tuned = tuned_settings(options.tuned, core, rate) if options.tuned else None
         hiding = LatencyHiding(options.hiding)
-        made = link(module, core, rate, job, link_host, vthreads=options.vthreads, tuned=tuned, hiding=hiding)
+        made = link(
+            module, core, rate, job, link_host, vthreads=options.vthreads, tuned=tuned, hiding=hiding,
+            stages=options.stages,
+        )  # fmt: skip
         if made.witness is None:
             return made
         return replace(made, witness=replace(made.witness, integers=str(options.integers)))

@@ -16,6 +16,7 @@ from ....graph.ir import Array, Call, Constant, Expr, Function, Module
 from ....graph.visit import calls
 from ....model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, Layer, Resident, TensorSpec, Witness
 from ....tensor.errors import TensorError
+from ...errors import CompileError
 from ...target import Job
 from ..check import Range
 from ..operators.filled_parameters import fills_pay
@@ -37,6 +38,7 @@ from .kept_kernels import kept_result, kernels_are_kept
 from .phases import Phase, check_strict, function_of, is_packed_renaming, split_phases
 from .residents import with_states_apart
 from .slices import CONCAT, MOVE, KernelSlice, slices_of
+from .stages import staged
 from .tuned import Lookup
 from .window import DmaWindow
 
@@ -46,18 +48,18 @@ LinkHost = Callable[[Module], HostProgram]
 
 def link(
     module: Module, config: CoreConfig, rate: DramRate, job: Job, link_host: LinkHost, *, vthreads: int = 2,
-    tuned: Lookup | None = None, hiding: LatencyHiding = LatencyHiding.RINGS,
+    tuned: Lookup | None = None, hiding: LatencyHiding = LatencyHiding.RINGS, stages: int = 1,
 ) -> CompiledModel:  # fmt: skip
     """Compile every primitive function of a packed module and put the whole together.
 
     ``rate``: of the DRAM that schedules are chosen for. ``vthreads``: tiles in flight at once. ``tuned``: settings
-    that were measured. ``hiding``: of latencies. Tensors that are not
-    alive at the same time share bytes of the window, unless the job keeps them all. Raises CompileError that names the
-    function, stage or buffer at fault; every program has passed the checker.
+    that were measured. ``hiding``: of latencies. ``stages``: of a pipeline of cores, each with programs of its own.
+    Tensors that are not alive at the same time share bytes of the window, unless the job keeps them all. Raises
+    CompileError that names the function, stage or buffer at fault; every program has passed the checker.
     """
     if job.strict:
         check_strict(module)
-    return _Linker(module, config, rate, job, link_host, vthreads, tuned, hiding).run()
+    return _Linker(module, config, rate, job, link_host, vthreads, tuned, hiding, stages).run()
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class _Linker:
     vthreads: int
     tuned: Lookup | None = None
     hiding: LatencyHiding = LatencyHiding.RINGS
+    stages: int = 1
     tuned_kernels: int = 0
     names: dict[Expr, str] = field(default_factory=dict)
     folded: dict[Expr, Array] = field(default_factory=dict)
@@ -104,6 +107,8 @@ class _Linker:
             for phase in phases if phase.on_core for node in phase.calls
         }  # fmt: skip
         self._place_constants(slices)
+        if self.stages > 1:
+            phases = staged(phases, self.stages, self._measured(phases, slices))
         self.window.plan_tensors(phases, self.names, self._read_by, reuse=not self.job.keep)
         steps: list[CoreStep | HostStep] = []
         for number, phase in enumerate(phases, 1):
@@ -215,13 +220,32 @@ class _Linker:
 
     # The core's part
 
+    def _measured(
+        self, phases: Sequence[Phase], slices: Mapping[Call, Sequence[KernelSlice]]
+    ) -> Callable[[Sequence[Call]], int]:
+        """What tells how many cycles calls take as one program. Tensors lie elsewhere in its window than they will."""
+        if self.job.measure is None:
+            raise CompileError("stages are cut by measured cycles, but nothing measures them",
+                               hint="compile with weft.compile")  # fmt: skip
+        measure = self.job.measure
+        window = replace(self.window, slots={})
+        window.plan_tensors(phases, self.names, self._read_by, reuse=False)
+        job = replace(self.job, progress=lambda _: None, dump=None)
+        trial = replace(self, window=window, job=job)
+
+        def cycles(calls_of: Sequence[Call]) -> int:
+            made = trial.made(Phase(True, list(calls_of)), slices, window.end, 0)
+            return measure(self.config, self.rate, made.code, window.end)
+
+        return cycles
+
     def _program(self, phase: Phase, slices: Mapping[Call, Sequence[KernelSlice]]) -> CoreStep:
         first_layer = len(self.layers)
         shaped_by = self._shaped_by(phase, slices) if kernels_are_kept() else None
         offset = self.window.end
 
         def make() -> _Program:
-            return self._made(phase, slices, offset, first_layer)
+            return self.made(phase, slices, offset, first_layer)
 
         made = make() if shaped_by is None else kept_result(make, self.config, "program", offset, *shaped_by)
         self.tuned_kernels += made.tuned_kernels
@@ -241,6 +265,7 @@ class _Linker:
             outputs=tuple(self.names[node] for node in phase.calls if node in leaving),
             layer_of=made.layer_of,
             tile_of=made.tile_of,
+            stage=phase.stage,
         )
 
     def _shaped_by(
@@ -263,9 +288,10 @@ class _Linker:
     def _constant_ranges(self) -> tuple[Range, ...]:
         return tuple(Range(each.offset, each.offset + each.data.nbytes) for each in self.window.constants.values())
 
-    def _made(
+    def made(
         self, phase: Phase, slices: Mapping[Call, Sequence[KernelSlice]], offset: int, first_layer: int
     ) -> _Program:  # fmt: skip
+        """The program of a phase at ``offset`` of the window."""
         emitter = Emitter(self.config, rings=self.hiding is LatencyHiding.RINGS)
         schedules, tuned_kernels = [], 0
         for number, node in enumerate(phase.calls):

@@ -25,11 +25,12 @@ class StateInPlace:
 @dataclass
 class Phase:
     """Calls that run together: on the host, or on the core as one program. ``state``: what they put together, if that
-    is all they do."""
+    is all they do. ``stage``: of a pipeline, whose core runs them."""
 
     on_core: bool
     calls: list[Call] = field(default_factory=list)
     state: StateInPlace | None = None
+    stage: int = 0
 
 
 def function_of(node: Call) -> Function:

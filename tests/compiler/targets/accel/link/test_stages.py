@@ -1,0 +1,118 @@
+"""Stages of a pipeline: cut where the longest is shortest, each a program, results as without them, and proved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import weft
+from weft.compiler.compile import compile_model
+from weft.compiler.graph import Call, Var, call
+from weft.compiler.graph.ir import TensorType
+from weft.compiler.targets.accel.link.phases import Phase
+from weft.compiler.targets.accel.link.stages import balanced, staged
+from weft.compiler.targets.errors import CompileError
+from weft.hw.config import PYNQ, TINY
+from weft.sim.timing import predict
+
+from ....onnx_models import FloatModel, quantise
+
+DIGITS = Path(__file__).parents[5] / "examples" / "digits" / "digits.onnx"
+
+
+def nodes(count: int, name: str = "x") -> list[Call]:
+    return [call("nn.negative", Var(f"{name}{number}", TensorType((1,), "float32"))) for number in range(count)]
+
+
+def longest(costs: Sequence[float], cuts: Sequence[int]) -> float:
+    return max(sum(costs[first:stop]) for first, stop in zip((0, *cuts), (*cuts, len(costs)), strict=True))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_other_cuts_have_a_shorter_longest_run(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    count = int(random.integers(1, 6))
+    costs = random.integers(1, 100, size=int(random.integers(count, 11))).astype(float).tolist()
+    cuts = balanced(costs, count)
+    assert len(cuts) == count - 1
+    assert list(cuts) == sorted({*cuts} - {0, len(costs)})  # no run is empty
+    best = min(longest(costs, each) for each in combinations(range(1, len(costs)), count - 1))
+    assert longest(costs, cuts) == best
+
+
+def test_cuts_follow_what_calls_take_together() -> None:
+    """Alone the first calls take as long as the others; together hardly more than one of them."""
+    calls_of = nodes(8)
+    few = set(calls_of[:4])
+
+    def measure(run: Sequence[Call]) -> int:
+        together = sum(node in few for node in run)
+        return 100 * (len(run) - together) + (100 + together if together else 0)
+
+    phases = staged([Phase(True, calls_of)], 2, measure)
+    assert [len(phase.calls) for phase in phases] == [5, 3]
+    assert [phase.stage for phase in phases] == [0, 1]
+
+
+def test_a_stage_may_be_parts_of_several_programs() -> None:
+    first, between, second = nodes(3, "a"), nodes(1), nodes(3, "b")
+    measured: list[list[Call]] = []
+
+    def measure(run: Sequence[Call]) -> int:
+        measured.append(list(run))
+        return 10 * len(run)
+
+    phases = [Phase(False, nodes(1)), Phase(True, first), Phase(False, between), Phase(True, second)]
+    found = staged(phases, 3, measure)
+    assert [(phase.on_core, phase.stage, len(phase.calls)) for phase in found] == [
+        (False, 0, 1), (True, 0, 2), (True, 1, 1), (False, 0, 1), (True, 1, 1), (True, 2, 2),
+    ]  # fmt: skip
+    assert [node for phase in found for node in phase.calls if phase.on_core] == [*first, *second]
+    assert not any({*first} & {*run} and {*second} & {*run} for run in measured)  # no program holds calls of both
+    at_edges = staged(phases, 2, measure)
+    assert [(phase.stage, len(phase.calls)) for phase in at_edges if phase.on_core] == [(0, 3), (1, 3)]
+
+
+def test_more_stages_than_calls_are_refused() -> None:
+    with pytest.raises(CompileError, match="2 functions run on the core, which are no 3 stages; hint: ask for fewer"):
+        staged([Phase(True, nodes(2))], 3, len)
+    with pytest.raises(CompileError, match="stages is 0, but must be at least 1"):
+        weft.compile(DIGITS, TINY, stages=0)
+    with pytest.raises(CompileError, match="stages are cut by measured cycles, but nothing measures them"):
+        compile_model(DIGITS, options={"config": TINY, "stages": 2})
+
+
+def test_a_stage_is_a_program_and_the_longest_is_as_short_as_a_cut_makes_it() -> None:
+    whole, model = weft.compile(DIGITS, TINY), weft.compile(DIGITS, TINY, stages=2)
+    assert isinstance(whole, weft.CompiledModel)
+    assert isinstance(model, weft.CompiledModel)
+    assert (whole.stages, model.stages) == (1, 2)
+    assert [step.stage for step in model.programs] == [0, 1]
+    layers = [sorted(set(step.layer_of.tolist())) for step in model.programs]
+    assert [*layers[0], *layers[1]] == sorted(set(whole.programs[0].layer_of.tolist()))
+    cycles = [predict(TINY, step.program, offset=step.program_offset).cycles or 0 for step in model.programs]
+    alone = predict(TINY, whole.programs[0].program, offset=whole.programs[0].program_offset).cycles or 0
+    assert max(cycles) < 0.7 * alone  # one layer takes more than half
+    x = np.random.default_rng(0).random(model.inputs[0].shape).astype(np.float32)
+    expected, found = (weft.load(each).run(x) for each in (whole, model))
+    assert all(np.array_equal(expected[name], found[name]) for name in expected)
+    assert weft.certify(model).proved
+
+
+def test_stages_of_a_model_with_the_host_between(tmp_path: Path) -> None:
+    network = FloatModel((1, 3, 12, 12))
+    first = network.op("Relu", network.conv("x", 3, 8))
+    between = network.op("Sin", network.conv(first, 8, 8))
+    network.conv(network.op("Relu", network.conv(between, 8, 8)), 8, 8)
+    quantise(network.build(network.nodes[-1].output[0]), tmp_path)
+    path = tmp_path / "quantised.onnx"
+    model = weft.compile(path, PYNQ, stages=3, chains=False)
+    assert isinstance(model, weft.CompiledModel)
+    assert model.stages == 3
+    assert len(model.programs) > 3 or [step.stage for step in model.programs] == [0, 1, 2]
+    x = np.random.default_rng(0).normal(size=(1, 3, 12, 12)).astype(np.float32)
+    expected, found = (weft.load(each).run(x) for each in (weft.compile(path, PYNQ), model))
+    assert all(np.array_equal(expected[name], found[name]) for name in expected)

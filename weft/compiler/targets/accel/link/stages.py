@@ -1,0 +1,96 @@
+"""Stages of a pipeline of cores: where the calls on the core are cut so that no stage takes much longer than another.
+
+A cut costs nothing but what two programs take longer than one: results of a layer lie in DRAM anyway, and a chain is
+one call, so it stays in a core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+
+from ....graph.ir import Call
+from ...errors import CompileError
+from .phases import Phase
+
+Measure = Callable[[Sequence[Call]], int]
+"""Cycles of calls as one program."""
+
+ROUNDS = 8
+"""Cuts that are measured at most."""
+
+
+def staged(phases: Sequence[Phase], count: int, measure: Measure) -> list[Phase]:
+    """The phases, those on the core cut into ``count`` stages; the longest is as short as measured cuts make it.
+
+    The first cuts follow from what each call takes as a program of its own. Together they take less, so each stage is
+    measured, what its calls take is brought to that, and the cuts are made anew, as long as there are new ones.
+    CompileError where there are fewer calls than stages.
+    """
+    groups = [phase.calls for phase in phases if phase.on_core]
+    everything = [node for group in groups for node in group]
+    if len(everything) < count:
+        raise CompileError(f"{len(everything)} functions run on the core, which are no {count} stages",
+                           hint="ask for fewer stages")  # fmt: skip
+    starts = [0, *accumulate(map(len, groups))]
+    costs = [float(measure([node])) for node in everything]
+    known: dict[tuple[int, int], int] = {}
+
+    def cycles(first: int, stop: int) -> int:
+        """Of a stage: a program for each phase that it has a part of."""
+        if (first, stop) not in known:
+            edges = [first, *(start for start in starts if first < start < stop), stop]
+            known[first, stop] = sum(measure(everything[begin:end]) for begin, end in pairwise(edges))
+        return known[first, stop]
+
+    tried: dict[tuple[int, ...], int] = {}
+    for _ in range(ROUNDS):
+        cuts = balanced(costs, count)
+        if cuts in tried:
+            break
+        stages = list(zip((0, *cuts), (*cuts, len(costs)), strict=True))
+        tried[cuts] = max(cycles(*stage) for stage in stages)
+        for first, stop in stages:
+            factor = cycles(first, stop) / sum(costs[first:stop])
+            costs[first:stop] = [cost * factor for cost in costs[first:stop]]
+    return _cut(phases, min(tried, key=tried.__getitem__))
+
+
+def balanced(costs: Sequence[float], count: int) -> tuple[int, ...]:
+    """Where to cut ``costs`` into ``count`` runs, none empty, of which the largest sum is as small as it can be."""
+    sums = [0.0, *accumulate(costs)]
+    best = sums  # of the first items, in as many runs as were looked at
+    before: list[list[int]] = []
+    for runs in range(2, count + 1):
+        found, chosen = [0.0] * len(sums), [0] * len(sums)
+        for stop in range(runs, len(sums)):
+            found[stop], chosen[stop] = min(
+                (max(best[cut], sums[stop] - sums[cut]), cut) for cut in range(runs - 1, stop)
+            )
+        best = found
+        before.append(chosen)
+    cuts: list[int] = []
+    for chosen in reversed(before):
+        cuts.insert(0, chosen[cuts[0] if cuts else len(costs)])
+    return tuple(cuts)
+
+
+def _cut(phases: Sequence[Phase], cuts: tuple[int, ...]) -> list[Phase]:
+    """The phases, with those on the core cut in front of the calls with these numbers."""
+    found, stage, number = [], 0, 0
+    for phase in phases:
+        if not phase.on_core:
+            found.append(phase)
+            continue
+        part: list[Call] = []
+        for node in phase.calls:
+            if number in cuts:
+                if part:
+                    found.append(replace(phase, calls=part, stage=stage))
+                part, stage = [], stage + 1
+            part.append(node)
+            number += 1
+        if part:
+            found.append(replace(phase, calls=part, stage=stage))
+    return found

@@ -1,0 +1,223 @@
+"""A model in stages on a system: core ``i`` runs stage ``i`` of one item (a picture) after the other.
+
+An item has a window of its own, which goes from core to core: what a stage leaves in it is there for the next one. So
+no two cores that run at once have a byte in common, and nothing is copied between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..compiler.graph.dtypes import numpy_dtype
+from ..compiler.model import CompiledModel, CoreStep
+from ..hw.system_config import SystemConfig
+from ..sim.dram import DramModel
+from ..sim.system_run import CoreProgram, SystemResult
+from ..sim.timing import predict
+from .device import Progress, memory_of
+from .errors import CoreFaultError, DeviceError, InputError
+from .inputs import check_kind, named_inputs
+from .module import HostRun, LoadHost
+from .run_lock import RunLock
+from .system_device import SystemDevice
+from .system_module import CoreUse, Inputs, check_cores
+
+Array = npt.NDArray[Any]
+
+
+def _cycles(results: Sequence[SystemResult]) -> int:
+    """Of results one after the other."""
+    return sum(result.cycles or 0 for result in results)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A program of a stage, and what the host does before it."""
+
+    host: tuple[HostRun, ...]
+    program: CoreStep
+
+
+class PipelineModule:
+    """A model in memory, ready to run as often as wanted, from any thread; one run at a time.
+
+    In a round core ``i`` runs the programs of its stage for one item, and in the next round core ``i + 1`` has that
+    item. A round takes as long as its longest stage. Cycles are those of programs: time of the host is not counted.
+    """
+
+    def __init__(
+        self, model: CompiledModel, config: SystemConfig, kind: str, load_host: LoadHost, *,
+        dram: DramModel | None = None, progress: Progress | None = None,
+    ) -> None:  # fmt: skip
+        core = check_cores(model, config)
+        if model.stages != len(config.cores):
+            raise DeviceError(f"{model.name!r} has {model.stages} stages, but the system has {len(config.cores)} cores",
+                              hint="compile it with as many stages as there are cores")  # fmt: skip
+        if config.shared_reads:
+            raise DeviceError("cores that run stages have no weights in common", at="shared_reads",
+                              hint="give a system without shared_reads")  # fmt: skip
+        self.model = model
+        self.config = config
+        self.device = SystemDevice(config, kind, core.window_bytes, dram=dram or memory_of(model), progress=progress)
+        self.rounds: tuple[tuple[SystemResult, ...], ...] = ()
+        """Of the last run: of each round the programs that run at once, one after the other."""
+        self._core = core
+        self._stages: list[list[_Part]] = [[] for _ in config.cores]
+        host: list[HostRun] = []
+        for step in model.steps:
+            if isinstance(step, CoreStep):
+                self._stages[step.stage].append(_Part(tuple(host), step))
+                host = []
+            else:
+                host.append(HostRun.of(step, load_host(step.program)))
+        self._last = tuple(host)
+        self._wanted = model.wanted_on_host
+        self._lock = RunLock()
+        self._closed = False
+        self._write_model()
+
+    def run(self, items: Sequence[Inputs]) -> list[dict[str, Array]]:
+        """The outputs for each of ``items``, which are as for :meth:`LoadedModule.run`, in their order.
+
+        Raises :class:`InputError` for data that does not fit, :class:`CoreFaultError`, with the core's number, for a
+        program that faulted, :class:`DeviceError` if the module is closed.
+        """
+        if isinstance(items, Mapping) or not isinstance(items, Sequence) or not items:
+            raise InputError("items must be a list of inputs, at least one", hint="such as one for each core")
+        values = [self._checked(item) for item in items]
+        rounds = range(len(items) + len(self._stages) - 1)
+        with self._lock:
+            if self._closed:
+                raise DeviceError(f"{self.model.name!r} was closed", hint="load it again")
+            try:
+                self.rounds = tuple(self._round(values, number) for number in rounds)
+            except BaseException:
+                self._write_model()
+                raise
+        return [{tensor.name: each[tensor.name] for tensor in self.model.outputs} for each in values]
+
+    def _checked(self, item: Inputs) -> dict[str, Array]:
+        named = named_inputs(item, [tensor.name for tensor in self.model.inputs])
+        for tensor in self.model.inputs:
+            value = named[tensor.name]
+            check_kind(tensor.name, value.shape, value.dtype, tensor.shape, numpy_dtype(tensor.dtype))
+            named[tensor.name] = np.ascontiguousarray(value)
+        return named
+
+    def _round(self, values: list[dict[str, Array]], number: int) -> tuple[SystemResult, ...]:
+        """Item ``number`` on core 0, the one before it on core 1, and so on."""
+        there = [core for core in range(len(self._stages)) if 0 <= number - core < len(values)]
+        results = []
+        for turn in range(max(len(self._stages[core]) for core in there)):
+            running = [core for core in there if turn < len(self._stages[core])]
+            programs: list[CoreProgram | None] = [None] * len(self._stages)
+            for core in running:
+                programs[core] = self._begun(self._stages[core][turn], values[number - core], number - core)
+            done = self.device.run(programs)
+            for core, result in done.faults.items():
+                raise CoreFaultError(f"core {core}: {result.fault}", result)
+            results.append(done)
+            for core in running:
+                self._read(self._stages[core][turn].program, values[number - core], number - core)
+        if there[-1] == len(self._stages) - 1:
+            item = values[number - there[-1]]
+            for host in self._last:
+                host.run(item, {}, [])
+        return tuple(results)
+
+    def _begun(self, part: _Part, values: dict[str, Array], item: int) -> CoreProgram:
+        """The program of a part, once the host has done what comes before it."""
+        for host in part.host:
+            host.run(values, {}, [])
+        slots, window = self._core.slots, self._window(item)
+        for name in part.program.inputs:
+            if name in values:
+                raw = np.ascontiguousarray(values[name]).reshape(-1).view(np.uint8)
+                window[slots[name].offset :][: raw.size] = raw
+        count = part.program.program.size // self._core.config.instruction_bytes
+        start = item % len(self._stages) * self.device.pitch
+        return CoreProgram(offset=part.program.program_offset, count=count, window_start=start,
+                           window_bytes=self._core.window_bytes)  # fmt: skip
+
+    def _read(self, step: CoreStep, values: dict[str, Array], item: int) -> None:
+        """What the host wants of a program's results."""
+        window = self._window(item)
+        for name in step.outputs:
+            if name in self._wanted:
+                slot = self._core.slots[name]
+                raw = window[slot.offset :][: slot.nbytes]
+                values[name] = raw.copy().view(slot.dtype).reshape(slot.shape)
+
+    def _window(self, item: int) -> npt.NDArray[np.uint8]:
+        """Of an item; there are as many as stages, since no more items are under way."""
+        return self.device.window(item % len(self._stages))
+
+    def _write_model(self) -> None:
+        for number in range(len(self._stages)):
+            window = self.device.window(number)
+            for constant in self._core.constants:
+                window[constant.offset :][: constant.data.size] = constant.data
+            for step in self.model.programs:
+                window[step.program_offset :][: step.program.size] = step.program
+
+    @property
+    def results(self) -> tuple[SystemResult, ...]:
+        """Of the last run, those of all rounds."""
+        return tuple(chain.from_iterable(self.rounds))
+
+    @property
+    def cycles(self) -> int:
+        """Of the last run, from the first start to the last end, round after round; without time of the host."""
+        return _cycles(self.results)
+
+    @property
+    def interval(self) -> int:
+        """Cycles from one item to the next in the last run: of the longest round."""
+        return max(map(_cycles, self.rounds), default=0)
+
+    def stage_cycles(self) -> tuple[int, ...]:
+        """Of each stage, on a core that has its memory alone, by the timing model."""
+        cycles = [0] * len(self._stages)
+        for step in self.model.programs:
+            run = predict(self._core.config, step.program, self.device.dram, offset=step.program_offset)
+            cycles[step.stage] += run.cycles or 0
+        return tuple(cycles)
+
+    def alone(self) -> int:
+        """Cycles of all stages of one item, one after the other, on cores that have their memory alone."""
+        return sum(self.stage_cycles())
+
+    def use(self) -> tuple[CoreUse, ...]:
+        """What each core did in the last run."""
+        uses = []
+        for core, alone in enumerate(self.stage_cycles()):
+            ran = [result.cores[core] for result in self.results]
+            done = [result for result in ran if result is not None]
+            items = len(done) // len(self._stages[core])
+            uses.append(
+                CoreUse(
+                    items=items,
+                    cycles=sum(result.cycles or 0 for result in done),
+                    alone=items * alone,
+                    bytes_read=sum(result.bytes_read for result in done),
+                    bytes_written=sum(result.bytes_written for result in done),
+                )
+            )
+        return tuple(uses)
+
+    def close(self) -> None:
+        """Wait for the run in progress; later runs are refused."""
+        with self._lock:
+            self._closed = True
+
+    def __enter__(self) -> PipelineModule:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
