@@ -11,7 +11,11 @@ import pytest
 import weft
 from weft.runtime.gpu.cuda_driver import DRIVER_VARIABLE
 
-from benchmarks import gpu_peers, gpu_static, gpu_tiles, gpu_triton, gpu_work
+from benchmarks.gpu import peers as gpu_peers
+from benchmarks.gpu import static as gpu_static
+from benchmarks.gpu import tiles as gpu_tiles
+from benchmarks.gpu import triton_code as gpu_triton
+from benchmarks.gpu import work as gpu_work
 
 
 def test_figures_of_a_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ from weft.sim.result import RunResult
 from weft.sim.rtl import RtlSimulator
 
 from benchmarks.common import Record, print_table, write_json
-from benchmarks.conv_layers import SHAPES, Shape, layer, lowered
+from benchmarks.core.conv_layers import SHAPES, Shape, layer, lowered
 
 SMALL = Shape(8, 16, 16, 3, 1)
 """The layer of most second runs; every ``--full-each``-th is the same layer again."""

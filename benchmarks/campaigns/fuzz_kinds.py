@@ -53,8 +53,8 @@ from weft.runtime.replay import replay
 from weft.sim.ptx import DeviceMemory, Program
 from weft.train import Step, checkpoint, cross_entropy, sgd
 
-from benchmarks import litert_suite
 from benchmarks.campaigns.fuzz_mutations import edit_bytes, edit_json_text, edit_model, edit_text
+from benchmarks.frontends import litert_suite
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import onnx
 
-from benchmarks import decode
-from benchmarks.tokens import FORM
+from benchmarks.core import decode
+from benchmarks.core.tokens import FORM
 from benchmarks.zoo.quantised_build import Net
 from benchmarks.zoo.quantised_forms import quantised
 

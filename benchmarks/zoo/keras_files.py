@@ -2,7 +2,7 @@
 
     pip install tensorflow-cpu                              # in an environment of its own; weft is not needed there
     python benchmarks/zoo/keras_files.py build/keras
-    python benchmarks/litert_suite.py --target cpu --file build/keras/*.tflite
+    python benchmarks/frontends/litert_suite.py --target cpu --file build/keras/*.tflite
 
 Pictures have 96 x 96 pixels. Weights are stirred: as Keras makes them, many are zero or one everywhere, which hides
 what is done with them. Ranges are calibrated with a few random pictures.

@@ -1,6 +1,6 @@
 """Networks for training, each written once for all engines, and the form in which weft takes them.
 
-A network is a function of `Operators`, which each engine has in its own best form (`train_engines.py`). `WeftNetwork`
+A network is a function of `Operators`, which each engine has in its own best form (`engines.py`). `WeftNetwork`
 writes it down as ONNX, with seeded values of all parameters; the other engines start with the same values.
 """
 

@@ -1,4 +1,4 @@
-"""Peak memory of a step of training against its time: what `benchmarks/train_memory.py` measured."""
+"""Peak memory of a step of training against its time: what `benchmarks/training/memory.py` measured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from .svg import SOFT, Sheet
 
 MEASURED = Path(__file__).parents[1] / "measured" / "train_memory.json"
-"""Written by ``python benchmarks/train_memory.py resnet50 --json docs/measured/train_memory.json``."""
+"""Written by ``python benchmarks/training/memory.py resnet50 --json docs/measured/train_memory.json``."""
 
 WIDTH, HEIGHT = 640, 380
 LEFT, RIGHT, TOP, BOTTOM = 70, 610, 80, 320

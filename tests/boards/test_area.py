@@ -115,7 +115,7 @@ MEASURED_TABLES = [
     (PYNQ, 1, 1427, 0), (PYNQ, 2, 542, 8), (TINY, 1, 375, 0), (TINY, 2, 131, 2),
 ]  # fmt: skip
 """A core, its tables, and LUT and BRAM36 that it takes more than without them: its own modules from Yosys, for xc7
-(``benchmarks/synthesis_difference.py``)."""
+(``benchmarks/hardware/synthesis_difference.py``)."""
 
 
 @pytest.mark.parametrize(("core", "tables", "luts", "rams"), MEASURED_TABLES)

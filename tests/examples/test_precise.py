@@ -13,7 +13,7 @@ from examples.precise import precise_session
 ROOT = Path(__file__).parent.parent.parent
 MAKES_ITS_OWN = {
     "examples/precise.py": "is where sessions are made",
-    "benchmarks/first.py": "has the time of a whole process taken, with all that it imports",
+    "benchmarks/compiling/first.py": "has the time of a whole process taken, with all that it imports",
 }
 CALLED = "Inference{}(".format("Session")  # so that this file is not found
 
@@ -23,7 +23,7 @@ def test_sessions_are_made_in_one_place() -> None:
     files = [path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0] not in kept]
     making = {str(path.relative_to(ROOT)) for path in files if CALLED in path.read_text()}
     assert making == set(MAKES_ITS_OWN), "ask examples.precise for a session"
-    assert 'entry("session.x64quantprecision", "1")' in (ROOT / "benchmarks/first.py").read_text()
+    assert 'entry("session.x64quantprecision", "1")' in (ROOT / "benchmarks/compiling/first.py").read_text()
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])

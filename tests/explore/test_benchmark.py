@@ -1,4 +1,4 @@
-"""``benchmarks/explore.py``, a grid that is measured once and searched; ``shared_system.py``, systems beside a core."""
+"""``explore.py``, a grid that is measured once and searched; ``shared_system.py``, systems beside a core."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import explore, shared_system, stream_peer
+from benchmarks.exploring import explore
+from benchmarks.systems import shared_system, stream_peer
 
 from .test_host import two_layers
 

@@ -1,4 +1,4 @@
-"""A sample of `benchmarks/operator_sweep.py`: weft on the side of exact numbers, and a judge that sees what is not."""
+"""A sample of `operator_sweep.py`: weft on the side of exact numbers, and a judge that sees what is not."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from weft.compiler.targets.cpu.processor import PRETENDED, executable_here
 
-from benchmarks import operator_sweep as sweep
-from benchmarks import sweep_exact as exact
-from benchmarks.sweep_cases import Case
+from benchmarks.frontends import operator_sweep as sweep
+from benchmarks.frontends import sweep_exact as exact
+from benchmarks.frontends.sweep_cases import Case
 
 EVERY = {"numpy": 3, "cpu": 31}
 EVERY_AT_A_LEVEL = 97

@@ -1,5 +1,5 @@
 """Networks in forms that quantisers give them, and with quantisers placed at random: products on the core, equal
-integers. `benchmarks/placement.py` runs all of them."""
+integers. `benchmarks/core/placement.py` runs all of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from benchmarks import placement
+from benchmarks.core import placement
 from benchmarks.zoo import placement_networks as networks
 
 NAMES = list(networks.NETWORKS)

@@ -26,7 +26,7 @@ from weft.sim.system_rtl import RtlSystem
 from weft.sim.system_timing import predict_system
 from weft.sim.timing import predict, predict_details
 
-from benchmarks import dram_peer
+from benchmarks.systems import dram_peer
 
 MIXED = SystemConfig(name="mixed", cores=(TINY, NARROW, TINY), ports=(0, 0, 1))
 """Two unlike cores behind an arbiter, and one with a port of its own."""

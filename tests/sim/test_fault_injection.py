@@ -91,6 +91,6 @@ def test_what_is_injected_happens_once(simulator: RtlSimulator, workload: Worklo
 @pytest.mark.long
 def test_campaign_on_a_convolution():
     """The whole of it, as it is run by hand; it fails where an outcome is bad."""
-    command = [sys.executable, str(ROOT / "benchmarks" / "faults.py"), "--moments", "200"]
+    command = [sys.executable, str(ROOT / "benchmarks" / "campaigns" / "faults.py"), "--moments", "200"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]

@@ -3,7 +3,7 @@
 DSP48E1 and BRAM36 follow from the arithmetic and from how Yosys maps memories; tests compare them with every core that
 was synthesised. LUT are a sum over the core's modules of a few figures of the configuration each (bits of its ports,
 multipliers, lanes, words of its buffers), fitted to synthesised cores (``measured_modules.json``).
-``benchmarks/area.py`` prints how far the model is off for cores that it was not fitted to.
+``benchmarks/hardware/area.py`` prints how far the model is off for cores that it was not fitted to.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..hw.interfaces import chunk_bits
 from ..hw.memories import SCRATCHPADS, Memory
 
 MEASURED_MODULES = Path(__file__).parent / "measured_modules.json"
-"""Written by ``benchmarks/area.py --measured``: for each core the figures of its modules, as the RTL is now."""
+"""Written by ``benchmarks/hardware/area.py --measured``: each core's modules as the RTL is now."""
 
 LUTRAM_DEPTH = 64
 """Memories of at most so many words are made of LUTs."""

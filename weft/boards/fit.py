@@ -19,7 +19,7 @@ from .board import Board
 from .errors import BoardError
 
 MEASURED = Path(__file__).parent / "measured.json"
-"""Written by ``benchmarks/synthesis.py --measured``; ``benchmarks/synthesis_difference.py`` adds to it."""
+"""Written by ``benchmarks/hardware/synthesis.py --measured``; ``synthesis_difference.py`` beside it adds cores."""
 
 HARDLY_MATTERS = ("name", "address_bits", "burst_beats")
 """Fields that change widths of a few registers and adders in a core; what the others change is the core."""

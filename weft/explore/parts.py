@@ -24,7 +24,7 @@ FPGA-DS-02012, table 1.1)."""
 
 ARBITER_LUT = {False: (207.0, 9.5), True: (84.0, 176.0)}
 """Of an arbiter on 7-series, without and with shared reads: LUT, and LUT for each core on its port. Lines through two
-and four cores with buses of 64 bits, which were synthesised (`benchmarks/systems.py --area`)."""
+and four cores with buses of 64 bits, which were synthesised (`benchmarks/systems/systems.py --area`)."""
 
 
 @dataclass(frozen=True)

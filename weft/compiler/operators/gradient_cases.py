@@ -1,7 +1,7 @@
 """Calls that gradient rules are checked on: every operator that has one, in the forms that its attributes give it.
 
 A case comes from an entry's sample, from its `Operator.draw`, or from `gradient_forms`; tests and
-`benchmarks/gradients.py` go through all of them. So an operator with a rule cannot stay without a test.
+`benchmarks/training/gradients.py` go through all of them. So an operator with a rule cannot stay without a test.
 """
 
 from __future__ import annotations

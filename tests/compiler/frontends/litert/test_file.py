@@ -14,7 +14,7 @@ from weft.compiler.frontends.litert.flatbuffer import Buffer
 from weft.compiler.frontends.litert.schema import ELEMENTS, OPERATORS, OPTIONS
 from weft.compiler.graph import calls
 
-from benchmarks.litert_suite import seeds, survived
+from benchmarks.frontends.litert_suite import seeds, survived
 from benchmarks.zoo.litert_models import ModelWriter, interpreted, options
 
 MUTATIONS = 400

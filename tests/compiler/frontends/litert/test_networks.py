@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from benchmarks.litert_suite import computed, tried
+from benchmarks.frontends.litert_suite import computed, tried
 from benchmarks.zoo.litert_cases import FAMILIES, Case
 from benchmarks.zoo.litert_layers import layers
 from benchmarks.zoo.litert_models import interpreted

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import weft
 
-from benchmarks.litert_suite import TOLERANCE, compared, computed, tried
+from benchmarks.frontends.litert_suite import TOLERANCE, compared, computed, tried
 from benchmarks.zoo.litert_cases import FAMILIES, Case
 from benchmarks.zoo.litert_models import ModelWriter, interpreted
 

@@ -12,7 +12,7 @@ from weft.compiler.frontends import ModelError
 from weft.compiler.frontends.litert.source import LitertSource
 from weft.compiler.graph.evaluate import evaluate_function
 
-from benchmarks.litert_suite import survived
+from benchmarks.frontends.litert_suite import survived
 from benchmarks.zoo.litert_models import ModelWriter, interpreted, options
 
 Array = npt.NDArray[Any]

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from weft.cli import app
 from weft.compiler.targets.cpu.processor import PRETENDED, executable_here
 
-from benchmarks.litert_suite import computed, tried
+from benchmarks.frontends.litert_suite import computed, tried
 from benchmarks.zoo.litert_cases import Case
 from benchmarks.zoo.litert_models import interpreted
 from benchmarks.zoo.litert_roundings import roundings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.litert_suite import computed
+from benchmarks.frontends.litert_suite import computed
 from benchmarks.zoo.litert_cases import Case
 from benchmarks.zoo.litert_models import interpreted
 from benchmarks.zoo.litert_sums import FORMS, sums

@@ -14,7 +14,7 @@ from weft.compiler.graph.evaluate import evaluate_function
 from weft.compiler.model import TensorSpec
 from weft.runtime.session_roles import found_pairs
 
-from benchmarks.litert_suite import survived
+from benchmarks.frontends.litert_suite import survived
 from benchmarks.zoo.litert_models import ModelWriter, interpreted_runs, options
 
 Array = npt.NDArray[Any]

@@ -9,7 +9,7 @@ from onnx import parser
 from weft.compiler.frontends import ModelError, from_onnx
 from weft.compiler.frontends.onnx.recurrent import FUNCTIONS
 
-from benchmarks import operator_sweep, sweep_recurrent
+from benchmarks.frontends import operator_sweep, sweep_recurrent
 
 
 def test_every_function_gives_what_its_formula_gives() -> None:

@@ -1,4 +1,4 @@
-"""Samples of PyTorch's own database of operators, beside eager PyTorch: a short form of `benchmarks/torch_suite.py`."""
+"""Samples of PyTorch's own database of operators, beside eager PyTorch: a short form of `torch_suite.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from weft.compiler.frontends.torch.reader import CREATED, is_known
 from weft.compiler.frontends.torch.site import REFUSED, RULES
 
-from benchmarks import torch_suite
+from benchmarks.frontends import torch_suite
 
 FAMILIES = [
     "add", "sub", "mul", "div", "pow", "clamp", "where", "floor_divide", "remainder", "fmod", "atan2", "log1p", "expm1",

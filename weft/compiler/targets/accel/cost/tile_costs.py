@@ -51,7 +51,7 @@ from .window_chunks import chunks_of_window, reach_of_chunk
 INSTRUCTION_OVERHEAD = 6
 """Cycles lost where one matrix instruction follows another, beyond what ``exposed`` counts. Whole programs decide: with
 24 ResNet-50 takes 0.5 % more on `pynq`, ResNet-18 0.5 % more on `wide`, a keyword spotter 3 % more on `tiny`
-(`benchmarks/ablation.py`)."""
+(`benchmarks/core/ablation.py`)."""
 
 LOAD_OVERHEAD = 2
 """Cycles that the writer of a load engine loses between two LOADs (`hw.load_writer`)."""
