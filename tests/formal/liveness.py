@@ -6,6 +6,8 @@ granted now and then retires every instruction that it has started.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from amaranth.asserts import Initial
@@ -14,7 +16,7 @@ from amaranth.lib import data
 from weft.hw import gemm
 from weft.hw.axi import ReadClient
 from weft.hw.bursts import BurstCutter, burst_layout
-from weft.hw.config import LOOP_LEVELS
+from weft.hw.config import LOOP_LEVELS, CoreConfig
 from weft.hw.engine import IN_FLIGHT, Ledger
 from weft.hw.isa import Engine
 from weft.hw.load_writer import LoadTargets, LoadWriter, RowPart, entry_part_layout, write_layout
@@ -24,14 +26,16 @@ from weft.hw.shared_reads import SharedReads
 from weft.hw.store import ENTRIES_AHEAD, EntryPacker, rows_layout
 from weft.hw.transfer_plan import TransferPlanner
 from weft.hw.vector_fetch import PARAMETERS, OperandFetch, task_layout
-from weft.hw.vector_lanes import RESULT_STAGE, VectorLanes
-from weft.hw.vector_results import DISTANCES, QUERIES, SLOTS, VectorResults
+from weft.hw.vector_lanes import Stages, VectorLanes
+from weft.hw.vector_results import DISTANCES, QUERIES, VectorResults, slots_of
 
 from .dma import KINDS
 from .forwarding import free_gemm, stage_layout
 from .harness import Harness
 from .prover import Mutant, Proof
 from .queues import NARROW
+
+FLOAT32 = replace(NARROW, float32_rounding=1)
 
 
 def prove_falls(harness: Harness, rank: Value, moves: Any, name: str = "rank_falls") -> None:
@@ -287,11 +291,11 @@ def entry_packer() -> Harness:
     return harness
 
 
-def vector_waits() -> Harness:
+def vector_waits(config: CoreConfig = NARROW) -> Harness:
     """A read of the vector engine waits only for results under way; a micro-op is issued once its reads are granted."""
     harness = Harness()
     m = harness.m
-    fetch, results = OperandFetch(NARROW), VectorResults(NARROW)
+    fetch, results, slot_count = OperandFetch(config), VectorResults(config), slots_of(config)
     joined = ("room", "matches", "found", "freed")
     inside = harness.add("fetch", fetch, driven=joined)
     inner = harness.add("results", results, driven=("issue", "destination", "newest", "query"))
@@ -308,7 +312,7 @@ def vector_waits() -> Harness:
     used, count = inner["used"], inner["count"]
     to_issue, to_take, to_write = (inner[f"to_{verb}"] for verb in ("issue", "take", "write"))
     # The lanes give one result for each issue, later.
-    calculating = Signal(range(2 * SLOTS))
+    calculating = Signal(range(2 * slot_count))
     m.d.sync += calculating.eq(calculating + fetch.issue - results.result_valid)
     harness.assume(~results.result_valid | (calculating != 0))
 
@@ -321,13 +325,13 @@ def vector_waits() -> Harness:
         harness.prove((slots & ~used) == 0, f"{name}_waits_for_results_under_way")
     offered, waiting = inner["offered"], inner["waiting.level"]
     harness.prove(count == calculating + waiting + offered, "what_is_under_way")
-    harness.prove(count <= SLOTS, "no_overflow")
-    harness.prove(~results.room | (count < SLOTS), "room_means_room")
+    harness.prove(count <= slot_count, "no_overflow")
+    harness.prove(~results.room | (count < slot_count), "room_means_room")
     harness.prove(~results.result_valid | inner["waiting.w_rdy"], "a_result_is_never_lost")
-    oldest = Signal(range(SLOTS))
+    oldest = Signal(range(slot_count))
     m.d.comb += oldest.eq(Mux(offered, to_write, to_take))
-    for slot in range(SLOTS):
-        age = Signal(range(SLOTS), name=f"age_{slot}")
+    for slot in range(slot_count):
+        age = Signal(range(slot_count), name=f"age_{slot}")
         m.d.comb += age.eq(slot - oldest)
         harness.prove(used[slot] == (age < count), f"slots_are_a_ring_{slot}")
     harness.prove(to_issue == (oldest + count)[: len(to_issue)], "ring_end")
@@ -336,7 +340,7 @@ def vector_waits() -> Harness:
     granted = results.write_acc.ready | ~results.write_acc.enable  # those of out and inp always are
     prove_falls(harness, count, offered & granted & ~fetch.issue)
     few = Signal()
-    m.d.sync += few.eq(count < SLOTS - 1)
+    m.d.sync += few.eq(count < slot_count - 1)
     harness.prove(~few | results.room, "room_comes_back")
     held = data.View(task_layout(fetch.config), inside["task"])
     pending = {name: inside[f"{name}_pending"] for name in ("a", "b", "d")}
@@ -378,13 +382,13 @@ def gemm_pipeline() -> Harness:
     return harness
 
 
-def vector_pipeline() -> Harness:
+def vector_pipeline(config: CoreConfig = NARROW) -> Harness:
     """The lanes give a result for each issue, a fixed number of cycles later."""
     harness = Harness()
-    lanes = VectorLanes(NARROW)
+    lanes = VectorLanes(config)
     harness.add("lanes", lanes)
     issued: Any = lanes.issue
-    for stage in range(1, RESULT_STAGE + 1):
+    for stage in range(1, Stages.of(config).result + 1):
         delayed = Signal(name=f"issued_{stage}_ago")
         harness.m.d.sync += delayed.eq(issued)
         issued = delayed
@@ -466,6 +470,17 @@ PROOFS = [
         "live-lanes", "every issue has its result a fixed number of cycles later",
         vector_pipeline, Mutant("vector_lanes", "order.valid.eq(valid)", "order.valid.eq(valid & ~order.valid)"),
         depth=16,
+    ),
+    Proof(
+        "live-vector-float32", "reads wait, results leave and micro-ops are issued so where it rounds in float32, too",
+        partial(vector_waits, FLOAT32), Mutant("vector_fetch", "operand.blocked & ~self.freed", "operand.blocked"),
+        depth=3, mutant_depth=12,
+    ),
+    Proof(
+        "live-lanes-float32", "every issue has its result three cycles later where the lanes round in float32",
+        partial(vector_pipeline, FLOAT32),
+        Mutant("vector_lanes", "order.valid.eq(valid)", "order.valid.eq(valid & ~order.valid)"),
+        depth=19,
     ),
     Proof(
         "live-gemm", "a legal micro-op never waits, and is written a fixed number of cycles later",

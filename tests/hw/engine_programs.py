@@ -43,9 +43,15 @@ TABLES = CoreConfig(
 )
 """Results may pass through tables, which are far deeper than the other memories."""
 
+FLOAT32 = CoreConfig(
+    block_in=4, block_out=4, inp_depth=16, wgt_depth=8, acc_depth=512, out_depth=128, acc_banks=2, queue_depth=4,
+    float32_rounding=1,
+)  # fmt: skip
+"""Requantises may round as float32 does."""
+
 CONFIGS = {"small": SMALL, "narrow": NARROW, "one-bank": ONE_BANK, "unlike": UNLIKE}
 GEMM_CONFIGS = CONFIGS | {"depthwise": DEPTHWISE}
-VECTOR_CONFIGS = CONFIGS | {"tables": TABLES}
+VECTOR_CONFIGS = CONFIGS | {"tables": TABLES, "float32": FLOAT32}
 
 levels = st.sampled_from((0, 0, 1, 2, 3, 4, 6))
 strides = st.sampled_from((0, 0, 1, 1, 2, 3))
@@ -103,6 +109,7 @@ def vectors(draw: Any, config: CoreConfig) -> Instruction:
         high=draw(limits),
         left_shift=draw(st.integers(0, 31)),
         table=draw(st.integers(0, config.tables)) if takes_table else 0,
+        float32=draw(flags) if config.float32_rounding else 0,
     )
 
 

@@ -38,6 +38,7 @@ def test_pynq_has_the_buffer_sizes_of_vta() -> None:
         ({"inp_depth": 2048.0}, r"inp_depth must be an integer, not 2048\.0"),
         ({"name": {}}, r"name must be a text, not \{\}"),
         ({"block_in": 128, "block_out": 128}, r"one wgt entry would be 131072 bits wide"),
+        ({"float32_rounding": 2}, "float32_rounding must be 0 or 1, not 2"),
         ({"tables": 3}, r"tables must be 0 or a power of two in 1\.\.16, not 3"),
         ({"tables": 32}, r"tables must be 0 or a power of two in 1\.\.16, not 32"),
         ({"tables": -1}, r"tables must be 0 or a power of two in 1\.\.16, not -1"),
@@ -110,6 +111,14 @@ def test_a_configuration_of_before_tables_is_a_core_without_them() -> None:
     assert PYNQ.scratchpads == SCRATCHPADS
 
 
+def test_a_core_that_does_not_round_in_float32_is_the_core_of_before() -> None:
+    assert "float32_rounding" not in PYNQ.to_json()
+    assert PYNQ.hash64 == 0x89C05567F96309B8
+    rounds = replace(PYNQ, float32_rounding=1)
+    assert CoreConfig.from_json(rounds.to_json()) == rounds
+    assert rounds.hash64 != PYNQ.hash64
+
+
 def test_a_core_with_tables_has_a_memory_for_them_with_a_column_a_lane() -> None:
     core = replace(PYNQ, depthwise=0, batch=2, block_out=32, tables=16)
     assert CoreConfig.from_json(core.to_json()) == core
@@ -172,7 +181,7 @@ def test_deep_scratchpads_get_wider_instructions() -> None:
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(
-        ConfigError, match="unknown configuration 'zynq'; hint: known: pynq, pynq-tables, pynq-w4, tiny"
+        ConfigError, match="unknown configuration 'zynq'; hint: known: pynq, pynq-float32, pynq-tables, pynq-w4, tiny"
     ):
         named_config("zynq")
 

@@ -25,6 +25,8 @@ from weft.hw.weight_form import FOUR_BITS
 
 PAGE = Path(__file__).parents[2] / "docs" / "isa.md"
 
+FLOAT32 = replace(PYNQ, name="float32", float32_rounding=1)
+
 CONFIGS = [
     TINY,
     PYNQ,
@@ -33,6 +35,8 @@ CONFIGS = [
     replace(PYNQ, batch=2, block_in=8, bus_bits=512, depthwise=0),
     replace(PYNQ, tables=2),
     replace(TINY, tables=16),
+    replace(TINY, tables=16, float32_rounding=1),
+    FLOAT32,
 ]
 
 
@@ -281,6 +285,16 @@ def test_a_core_without_tables_has_no_field_for_them() -> None:
         decode(PYNQ, isa.encode(WITH_TABLES, vector))
 
 
+def test_a_core_that_does_not_round_in_float32_has_no_field_for_it() -> None:
+    vector = isa.Vector(op=VectorOp.REQUANTISE, dst=3, a=4, b=5, left_shift=31, float32=1)
+    with pytest.raises(InstructionError, match="'pynq' does not round as float32 does; hint: a configuration with fl"):
+        isa.encode(PYNQ, vector)
+    plain = replace(vector, float32=0)
+    assert isa.encode(FLOAT32, plain) == isa.encode(PYNQ, plain)  # programs of before are what they were
+    with pytest.raises(InstructionError, match="VECTOR: reserved bits are set"):
+        decode(PYNQ, isa.encode(FLOAT32, vector))
+
+
 def test_a_vector_instruction_may_read_all_of_its_table() -> None:
     vector = isa.Vector(op=VectorOp.ADD, dst=0, a=0, table=3)
     assert vector.table_entries == range(512, 768)
@@ -289,10 +303,17 @@ def test_a_vector_instruction_may_read_all_of_its_table() -> None:
 
 @pytest.mark.parametrize("depth", [16, 2048, 65536])
 def test_every_number_of_tables_leaves_the_instructions_their_size(depth: int) -> None:
-    """VECTOR, with its field for the table, is never what makes instructions longer than they are."""
+    """VECTOR, with its fields for table and rounding, is never what makes instructions longer than they are."""
     for block, tables in product((2, 16, 128), (1, 2, 4, 8, 16)):
         core = CoreConfig(
-            block_in=block, block_out=2, inp_depth=depth, wgt_depth=16, acc_depth=16, out_depth=16, tables=tables
+            block_in=block,
+            block_out=2,
+            inp_depth=depth,
+            wgt_depth=16,
+            acc_depth=16,
+            out_depth=16,
+            tables=tables,
+            float32_rounding=1,
         )
         assert core.index_bits >= (core.tab_depth - 1).bit_length()
         assert isa.instruction_layout(core, Opcode.VECTOR).size == core.instruction_bits

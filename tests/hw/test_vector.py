@@ -12,8 +12,10 @@ from weft.hw.isa import Engine, Fault, Instruction, Loop, Vector, VectorOp, Vect
 from weft.hw.memories import Memory
 from weft.hw.vector import VectorEngine
 
+from tests.sim.float32_operands import float32_operands
+
 from .engine_bench import Bench, check, random_memories
-from .engine_programs import NARROW, ONE_BANK, SMALL, TABLES, UNLIKE, VECTOR_CONFIGS, programs, varied_memories
+from .engine_programs import FLOAT32, NARROW, ONE_BANK, SMALL, TABLES, UNLIKE, VECTOR_CONFIGS, programs, varied_memories
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,25 @@ def test_requantise_at_every_shift(benches: dict[str, Bench], shift: int) -> Non
     check(benches["small"], memories, program)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_requantise_rounds_as_float32_does(benches: dict[str, Bench], seed: int) -> None:
+    random, count = np.random.default_rng(seed), 96
+    memories = random_memories(FLOAT32, seed)
+    values, *parameters = float32_operands(random, (count, FLOAT32.lanes))
+    memories.acc[:count] = values
+    for place, each in enumerate(parameters):
+        memories.acc[count + place : 4 * count : 3] = each
+    order = Vector(op=VectorOp.REQUANTISE, dst=4 * count, a=0, b=count, levels=1, low=-256, high=255, float32=1)
+    program: list[Instruction] = [
+        Loop(engine=Engine.VECTOR, level=0, extent=count, a_stride=1, b_stride=3, dst_stride=1),
+        replace(order, zero_point=seed - 4),
+        replace(order, target=VectorTarget.OUT, dst=0, float32=seed % 2),  # next to others, which it leaves alone
+        Loop(engine=Engine.VECTOR, level=0, extent=24, a_stride=1, dst_stride=1),
+        *(Vector(op=op, b=5, dst=8, a=2, levels=1, zero=1, float32=1) for op in VectorOp if op != VectorOp.REQUANTISE),
+    ]
+    check(benches["float32"], memories, program)
+
+
 @pytest.mark.parametrize("between", range(0, 14, 3))
 @pytest.mark.parametrize("entry", range(VectorOp.REQUANTISE.b_entries))
 def test_requantise_waits_for_each_parameter(benches: dict[str, Bench], entry: int, between: int) -> None:
@@ -72,10 +93,10 @@ def test_requantise_waits_for_each_parameter(benches: dict[str, Bench], entry: i
     check(benches["small"], memories, [replace(add, dst=8 + entry, a=8 + entry), *others, order])
 
 
-def steady_cycles(benches: dict[str, Bench], levels: list[Loop], work: Vector) -> float:
+def steady_cycles(benches: dict[str, Bench], levels: list[Loop], work: Vector, name: str = "narrow") -> float:
     """Cycles per micro-op between the first and the last write."""
-    config = NARROW
-    observed = check(benches["narrow"], random_memories(config, 0), [*levels, replace(work, levels=len(levels))])
+    memories = random_memories(VECTOR_CONFIGS[name], 0)
+    observed = check(benches[name], memories, [*levels, replace(work, levels=len(levels))])
     return (observed.writes[-1] - observed.writes[0]) / (len(observed.writes) - 1)
 
 
@@ -111,6 +132,12 @@ RATES = {
 def test_rate(benches: dict[str, Bench], case: str) -> None:
     levels, work, cycles = RATES[case]
     assert steady_cycles(benches, levels, work) <= cycles + 0.13
+
+
+def test_rounding_in_float32_costs_time_once(benches: dict[str, Bench]) -> None:
+    """Its pipeline is longer, and there are slots for that."""
+    work = Vector(op=VectorOp.REQUANTISE, target=VectorTarget.OUT, dst=0, a=0, b=128, float32=1)
+    assert steady_cycles(benches, [level(0, 100, 1, 1)], work, "float32") == 1
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -67,6 +68,14 @@ def gemm(memories: Memories, levels: Sequence[LoopLevel], instruction: Gemm) -> 
     return None
 
 
+def in_24_bits(value: Fraction) -> Fraction:
+    """The nearest number of so many significant bits; in the middle between two the one that is even."""
+    unit = Fraction(1)
+    while abs(value) >= unit * 2**24:
+        unit *= 2
+    return round(value / unit) * unit
+
+
 def vector_lane(instruction: Vector, a: int, b: int, d: int, shift: int = 0, multiplier: int = 0) -> int:
     """One lane of a VECTOR; for REQUANTISE ``b`` is the bias."""
     match instruction.op:
@@ -88,6 +97,9 @@ def vector_lane(instruction: Vector, a: int, b: int, d: int, shift: int = 0, mul
             scaled = wrap(a + b) * wrap(multiplier, 25)
             amount = min(shift & 63, 62)
             rounded = (scaled + (1 << amount - 1)) >> amount if amount else scaled
+            if instruction.float32:
+                exact = in_24_bits(Fraction(wrap(a + b))) * wrap(multiplier, 25)
+                rounded = round(in_24_bits(exact) / 2**amount)  # halves to even
             clamped = min(max(rounded + instruction.zero_point, instruction.low), instruction.high)
             return wrap(clamped << instruction.left_shift)
         case VectorOp.MAC:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from weft.hw.config import PYNQ, TINY, CoreConfig
-from weft.hw.isa import Engine, Fault, Load, Scratchpad, Store, Sync, Vector, VectorTarget
+from weft.hw.isa import Engine, Fault, Load, Scratchpad, Store, Sync, Vector, VectorOp, VectorTarget
 from weft.hw.load_counts import takes_records
 from weft.hw.mac_array_packed import Multipliers
 from weft.sim.fsim import FunctionalSimulator
@@ -28,6 +28,7 @@ from .programs import cases
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 CAMPAIGN_CORES = range(44)
 TABLES = replace(TINY, name="tables", tables=2)
+FLOAT32 = replace(TINY, name="float32", float32_rounding=1)
 WEIGHTS = replace(TINY, name="weights", weight_group=32)
 SHORT_BURSTS = replace(TINY, name="short-bursts", batch=2, burst_beats=4, read_outstanding=4, write_outstanding=2)
 
@@ -59,6 +60,20 @@ def test_fsim_equals_rtl_on_a_core_with_packed_multipliers_and_short_bursts():
 
 def test_fsim_equals_rtl_on_a_core_with_tables():
     run_seeds(TABLES, range(200))
+
+
+def test_fsim_equals_rtl_on_a_core_that_rounds_in_float32():
+    run_seeds(FLOAT32, range(200))
+
+
+def test_programs_for_a_core_that_rounds_in_float32_round_both_ways():
+    counts = Counter[int]()
+    for seed in range(300):
+        for instruction in random_case(FLOAT32, seeded(seed)).plain:
+            if isinstance(instruction, Vector) and instruction.op is VectorOp.REQUANTISE:
+                counts[instruction.float32] += 1
+    assert counts[0] > 30
+    assert counts[1] > 30
 
 
 def test_fsim_equals_rtl_on_a_core_with_4_bit_weights():

@@ -51,10 +51,10 @@ MOST_TABLES = 16
 WEIGHT_GROUPS = (32, 64, 128)
 """Values along the depth that may share the scale and the zero point of 4-bit weights."""
 
-ONCE_CONSTANT = {"burst_beats": 64, "depthwise": 0, "tables": 0, "weight_group": 0}
+ONCE_CONSTANT = {"burst_beats": 64, "depthwise": 0, "tables": 0, "weight_group": 0, "float32_rounding": 0}
 """Fields that configurations of before lack, and their value then."""
 
-LEFT_OUT = ("weight_group",)
+LEFT_OUT = ("weight_group", "float32_rounding")
 """Fields that a configuration's text has only where they are not 0: cores without them keep text and hash."""
 
 
@@ -99,6 +99,7 @@ class CoreConfig:
     depthwise: int = 0  # 1: GEMM has a depthwise mode, and inp has banks
     tables: int = 0  # of 256 entries in each lane of the vector engine, through which results may pass
     weight_group: int = 0  # 4-bit weights in DRAM: so many along the depth share a scale; 0: loadw unpacks none
+    float32_rounding: int = 0  # 1: a REQUANTISE may round as float32 does
 
     def __hash__(self) -> int:
         # Of few of the fields: configurations are looked up with every instruction.
@@ -161,6 +162,8 @@ class CoreConfig:
             )
         if self.tables and not (_is_power_of_two(self.tables) and self.tables <= MOST_TABLES):
             raise ConfigError(f"tables must be 0 or a power of two in 1..{MOST_TABLES}, not {self.tables}")
+        if self.float32_rounding not in (0, 1):
+            raise ConfigError(f"float32_rounding must be 0 or 1, not {self.float32_rounding}")
         self._check_weight_group()
         if self.granule_bytes < 2:
             raise ConfigError(
@@ -396,9 +399,12 @@ TINY = CoreConfig(
 PYNQ = CoreConfig(name="pynq", depthwise=1)
 PYNQ_TABLES = replace(PYNQ, name="pynq-tables", tables=2)  # 8 block RAMs more
 PYNQ_W4 = replace(PYNQ, name="pynq-w4", weight_group=64)
+PYNQ_FLOAT32 = replace(PYNQ, name="pynq-float32", float32_rounding=1)
 WIDE = CoreConfig(name="wide", block_in=32, block_out=32, bus_bits=128)
 
-NAMED: dict[str, CoreConfig] = {config.name: config for config in (TINY, PYNQ, PYNQ_TABLES, PYNQ_W4, WIDE)}
+NAMED: dict[str, CoreConfig] = {
+    config.name: config for config in (TINY, PYNQ, PYNQ_TABLES, PYNQ_W4, PYNQ_FLOAT32, WIDE)
+}
 
 
 def named_config(name: str) -> CoreConfig:

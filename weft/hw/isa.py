@@ -240,12 +240,13 @@ def instruction_fields(config: CoreConfig, opcode: Opcode) -> tuple[Field, ...]:
             return (*product, ("depthwise", 1, False), ("row_pitch", index, False), ("column_pitch", index, False))
         case Opcode.VECTOR:
             table: tuple[Field, ...] = (("table", config.tables.bit_length(), False),) if config.tables else ()
+            rounding: tuple[Field, ...] = (("float32", 1, False),) if config.float32_rounding else ()
             return (
                 ("op", 4, False), ("zero", 1, False), ("levels", 3, False),
                 ("target", VECTOR_TARGET_BITS, False), ("b_immediate", 1, False),
                 ("dst", index, False), ("a", index, False), ("b", IMMEDIATE_BITS, True),
                 ("zero_point", CLAMP_BITS, True), ("low", CLAMP_BITS, True), ("high", CLAMP_BITS, True),
-                ("left_shift", 5, False), *table,
+                ("left_shift", 5, False), *table, *rounding,
             )  # fmt: skip
         case Opcode.SYNC | Opcode.FINISH:
             return ()
@@ -412,6 +413,7 @@ class Vector(Instruction):
     high: int = 0  # of a REQUANTISE: the largest result
     left_shift: int = 0  # of a REQUANTISE: bits that its result is shifted by
     table: int = 0  # 0: none, n: table n - 1; only on cores that have tables
+    float32: int = 0  # 1: a REQUANTISE rounds as float32 does; only on cores with float32_rounding
 
     @property
     def table_entries(self) -> range:
@@ -523,6 +525,7 @@ def body_problem(config: CoreConfig, instruction: Instruction) -> str:
 FREE_FIELDS = frozenset({
     "index", "offset", "rows", "columns", "stride", "zero", "dst", "src", "wgt", "a", "b", "column_pitch",
     "dst_stride", "a_stride", "b_stride", "zero_point", "low", "high", "left_shift",
+    "float32",
 })  # fmt: skip
 """Fields at which :func:`header_problem` and :func:`body_problem` do not look: any value is legal."""
 
@@ -542,6 +545,11 @@ def unsealed(config: CoreConfig, instruction: Instruction, *, legal: bool = True
     if isinstance(instruction, Vector) and instruction.table and not config.tables:
         raise InstructionError(
             f"Vector: core {config.name!r} has no tables", hint="a configuration with tables=1 or more has them"
+        )
+    if isinstance(instruction, Vector) and instruction.float32 and not config.float32_rounding:
+        raise InstructionError(
+            f"Vector: core {config.name!r} does not round as float32 does",
+            hint="a configuration with float32_rounding=1 does",
         )
     if legal and (problem := header_problem(instruction) or body_problem(config, instruction)):
         raise InstructionError(f"{type(instruction).__name__}: {problem}")

@@ -129,6 +129,7 @@ class VectorEngine(wiring.Component):
                 task.order.low.eq(vector.low),
                 task.order.high.eq(vector.high),
                 task.order.left_shift.eq(vector.left_shift),
+                *([task.order.float32.eq(vector.float32)] if config.float32_rounding else []),
                 task.number.eq(control.work.payload.number),
                 task.immediate.eq(vector.b),
                 task.b_immediate.eq(vector.b_immediate),

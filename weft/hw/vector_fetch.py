@@ -15,7 +15,7 @@ from .isa import IMMEDIATE_BITS, VectorOp
 from .loops import micro_op_layout
 from .memories import Memory
 from .vector_lanes import order_layout
-from .vector_results import DISTANCES, QUERIES, SLOTS, destination_layout, target_members
+from .vector_results import DISTANCES, QUERIES, destination_layout, slots_of, target_members
 
 PARAMETERS = VectorOp.REQUANTISE.b_entries
 """Consecutive entries that REQUANTISE reads at ``b``: bias, multiplier, shift."""
@@ -25,7 +25,7 @@ def task_layout(config: CoreConfig) -> data.StructLayout:
     """What a VECTOR instruction says about each of its micro-ops."""
     return data.StructLayout(
         {
-            "order": order_layout(),
+            "order": order_layout(config),
             "number": NUMBER_BITS,
             "immediate": signed(IMMEDIATE_BITS),
             "b_immediate": 1,
@@ -64,7 +64,7 @@ class OperandFetch(wiring.Component):
 
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
-        request = RequestSignature(ceil_log2(config.acc_depth))
+        request, slots = RequestSignature(ceil_log2(config.acc_depth)), slots_of(config)
         super().__init__(
             {
                 "micro_ops": In(stream.Signature(micro_op_layout(config))),
@@ -81,14 +81,14 @@ class OperandFetch(wiring.Component):
                 "load_d": Out(1),
                 "immediate": Out(signed(IMMEDIATE_BITS)),
                 "issue": Out(1),
-                "order": Out(order_layout()),
+                "order": Out(order_layout(config)),
                 "destination": Out(destination_layout(config)),
                 "newest": Out(config.index_bits).array(len(DISTANCES)),
                 "room": In(1),
                 "query": Out(config.index_bits).array(len(QUERIES)),
-                "matches": In(SLOTS).array(len(QUERIES)),
+                "matches": In(slots).array(len(QUERIES)),
                 "found": In(len(QUERIES)),
-                "freed": In(SLOTS),
+                "freed": In(slots),
                 "occupied": Out(1),
                 "outside": Out(1),
                 "number": Out(NUMBER_BITS),
@@ -102,7 +102,7 @@ class OperandFetch(wiring.Component):
         occupied, outside = Signal(), Signal(reset_less=True)
         held = Signal(micro_op_layout(self.config), reset_less=True)
         task = Signal(task_layout(self.config), reset_less=True)
-        operands = {name: _Operand(name) for name in ("a", "b", "d")}
+        operands = {name: _Operand(name, slots_of(self.config)) for name in ("a", "b", "d")}
         a, b, d = operands.values()
         parameter = Signal(range(PARAMETERS), reset_less=True)
         b_index = Signal.like(self.read_b.index, reset_less=True)
@@ -238,9 +238,9 @@ class OperandFetch(wiring.Component):
 class _Operand:
     """The read of one operand by the micro-op that fetches."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, slots: int) -> None:
         self.pending = Signal(reset_less=True, name=f"{name}_pending")
-        self.blocked = Signal(SLOTS, reset_less=True, name=f"{name}_blocked")  # slots to be written first
+        self.blocked = Signal(slots, reset_less=True, name=f"{name}_blocked")  # slots to be written first
         self.asks = Signal(name=f"{name}_asks")  # it is pending and not blocked: the port is asked for
         self.overwritten = Signal(reset_less=True, name=f"{name}_overwritten")  # by this micro-op's own result
         self.granted = Signal(name=f"{name}_granted")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
@@ -11,8 +12,29 @@ from amaranth.lib.wiring import In, Out
 from .config import CoreConfig
 from .isa import CLAMP_BITS, IMMEDIATE_BITS, VectorOp
 
-RESULT_STAGE = 12
-"""Cycles from the issue of a micro-op until its result stands at the output."""
+ADDED_STAGE = 3
+"""Of the pipeline: what needs one adder or one comparison."""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Where the parts of the pipeline begin, in cycles from the issue of a micro-op."""
+
+    multiply: int  # two partial products, their sum
+    shift: int  # accumulate or shift to the right
+    narrow: int  # saturate, round, clamp, shift to the left
+    result: int  # the result stands at the output
+
+    @staticmethod
+    def of(config: CoreConfig) -> Stages:
+        """Rounding in float32 takes a stage before the product, and two behind it."""
+        multiply = ADDED_STAGE + 1 + config.float32_rounding
+        shift = multiply + 2 + 2 * config.float32_rounding
+        return Stages(multiply, shift, narrow=shift + 2, result=shift + 6)
+
+
+FLOAT32_BITS = 24
+"""Significant bits of a number of float32."""
 
 LOW_BITS = 17
 """A 32 x 25 bit product is made of a low part of 17 unsigned bits and a high part of 15: one DSP48 each."""
@@ -47,8 +69,9 @@ KINDS = {
 """What stages ask about an operation. The answers go along with the micro-op: each drives all lanes from a register."""
 
 
-def order_layout() -> data.StructLayout:
+def order_layout(config: CoreConfig) -> data.StructLayout:
     """What the lanes do with the operands of a micro-op."""
+    rounding = {"float32": 1} if config.float32_rounding else {}
     return data.StructLayout(
         {
             "op": 4,
@@ -58,12 +81,13 @@ def order_layout() -> data.StructLayout:
             "low": signed(CLAMP_BITS),
             "high": signed(CLAMP_BITS),
             "left_shift": 5,
+            **rounding,
         }
     )
 
 
 class VectorLanes(wiring.Component):
-    """Results :data:`RESULT_STAGE` cycles after ``issue``, one micro-op a cycle.
+    """Results ``Stages.result`` cycles after ``issue``, one micro-op a cycle.
 
     The operand registers load in the cycle with ``load_x`` and hold what they have otherwise; a micro-op uses what they
     hold in the third cycle after its issue. ``b_data`` goes to the register for B and bias, the multiplier or the
@@ -72,11 +96,12 @@ class VectorLanes(wiring.Component):
 
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
+        self.stages = Stages.of(config)
         bits = 8 * config.acc_bytes
         super().__init__(
             {
                 "issue": In(1),
-                "order": In(order_layout()),
+                "order": In(order_layout(config)),
                 "load_a": In(1),
                 "load_b": In(1),
                 "load_immediate": In(1),
@@ -94,7 +119,7 @@ class VectorLanes(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        orders = [_Order(f"stage{stage}") for stage in range(1, RESULT_STAGE)]
+        orders = [_Order(f"stage{stage}", self.config) for stage in range(1, self.stages.result)]
         valid: Any = self.issue
         content: Any = self.order
         op: Any = Cat(Cat(self.order.op == op for op in ops).any() for ops in KINDS.values())
@@ -105,14 +130,18 @@ class VectorLanes(wiring.Component):
             valid, content, op = order.valid, order.content, order.op.as_value()
         m.d.sync += self.result_valid.eq(valid)
         by_stage = dict(enumerate(orders, 1))
-        with m.If(by_stage[9].valid):  # for all lanes at once, before they clamp
-            m.d.sync += by_stage[10].content.low.eq(by_stage[9].floor)
+        rounds = by_stage[self.stages.narrow + 1]
+        with m.If(rounds.valid):  # for all lanes at once, before they clamp
+            m.d.sync += by_stage[self.stages.narrow + 2].content.low.eq(rounds.floor)
         for number in range(self.config.lanes):
-            lane = _Lane(m, number, by_stage)
+            lane = _Lane(m, number, by_stage, self.config)
             part = slice(32 * number, 32 * number + 32)
             lane.load(self, part)
             lane.prepare()
             lane.multiply()
+            if self.config.float32_rounding:
+                lane.round_factor()
+                lane.round_product()
             lane.accumulate_or_shift()
             lane.narrow()
             m.d.comb += self.result[part].eq(lane.result)
@@ -126,23 +155,32 @@ class _Lane:
     core computes them only in stages with a micro-op (Verilator computes shared values in every cycle).
     """
 
-    def __init__(self, m: Module, number: int, orders: dict[int, _Order]) -> None:
+    def __init__(self, m: Module, number: int, orders: dict[int, _Order], config: CoreConfig) -> None:
         self.m = m
         self.number = number
         self.orders = orders
+        self.float32 = bool(config.float32_rounding)
+        self.stages = stages = Stages.of(config)
         register = self.register
         # Operand registers
         self.a, self.b, self.d = register("a", signed(32)), register("b", signed(32)), register("d", signed(32))
         self.multiplier, self.shift = register("multiplier", signed(IMMEDIATE_BITS)), register("shift", 6)
         # A (or what one adder or comparison makes of A and B), the other factor, the old accumulator, the shift
-        self.x = {stage: register(f"x_{stage}", signed(32)) for stage in (4, 5, 6)}
-        self.factor_4 = register("factor_4", signed(IMMEDIATE_BITS))
-        self.old = {stage: register(f"old_{stage}", signed(32)) for stage in (4, 5, 6)}
-        self.amount = {stage: register(f"amount_{stage}", 6) for stage in (4, 5, 6)}
-        self.left = {stage: register(f"left_{stage}", 1) for stage in (4, 5, 6)}
-        self.product_6 = register("product_6", signed(32 + IMMEDIATE_BITS))
-        self.wide_8 = register("wide_8", signed(SHIFTED_BITS + 2))
-        self.result = register("value_12", signed(32))
+        until_shift = range(ADDED_STAGE + 1, stages.shift + 1)
+        self.x = {stage: register(f"x_{stage}", signed(self._x_bits(stage))) for stage in until_shift}
+        until_product = range(ADDED_STAGE + 1, stages.multiply + 1)
+        self.factor = {stage: register(f"factor_{stage}", signed(IMMEDIATE_BITS)) for stage in until_product}
+        self.old = {stage: register(f"old_{stage}", signed(32)) for stage in until_shift}
+        self.amount = {stage: register(f"amount_{stage}", 6) for stage in until_shift}
+        self.left = {stage: register(f"left_{stage}", 1) for stage in until_shift}
+        with_product = range(stages.multiply + 2, stages.shift + 1)
+        self.product = {stage: register(f"product_{stage}", signed(32 + IMMEDIATE_BITS)) for stage in with_product}
+        self.wide = register(f"wide_{stages.narrow}", signed(SHIFTED_BITS + 2))
+        self.result = register(f"value_{stages.result}", signed(32))
+
+    def _x_bits(self, stage: int) -> int:
+        """What is rounded to float32 may be 2^31."""
+        return 33 if self.float32 and stage == self.stages.multiply else 32
 
     def register(self, name: str, shape: Any) -> Signal:
         return Signal(shape, reset_less=True, name=f"lane{self.number}_{name}")
@@ -167,8 +205,9 @@ class _Lane:
             m.d.sync += self.d.eq(ports.d_data[part])
 
     def prepare(self) -> None:
-        """Stage 3: what needs one adder or one comparison is done here; the others prepare."""
-        m, order, op = self.m, self.orders[3], self.orders[3].op
+        """What needs one adder or one comparison is done here; the others prepare."""
+        m, order, op = self.m, self.orders[ADDED_STAGE], self.orders[ADDED_STAGE].op
+        after = ADDED_STAGE + 1
         a, b = self.a, self.b
         added = _add(a, b, minus=op.subtracts)
         chosen = Mux(added[-1] ^ op.takes_larger, a, b)
@@ -178,40 +217,66 @@ class _Lane:
         shift_amount = Mux(op.shifts, Mux(b[31], left_amount, right_amount), op.doubles)
         with m.If(order.valid):
             m.d.sync += [
-                self.x[4].eq(Mux(op.adds, added[:32], Mux(op.compares, chosen, a))),
-                self.factor_4.eq(Mux(op.requantises, self.multiplier, b)),
-                self.amount[4].eq(Mux(op.requantises, self.shift, shift_amount)),
-                self.left[4].eq(op.shifts & b[31]),
-                self.old[4].eq(Mux(order.content.identity, order.identity, self.d)),
+                self.x[after].eq(Mux(op.adds, added[:32], Mux(op.compares, chosen, a))),
+                self.factor[after].eq(Mux(op.requantises, self.multiplier, b)),
+                self.amount[after].eq(Mux(op.requantises, self.shift, shift_amount)),
+                self.left[after].eq(op.shifts & b[31]),
+                self.old[after].eq(Mux(order.content.identity, order.identity, self.d)),
             ]
 
     def multiply(self) -> None:
-        """Stages 4 and 5: two partial products, and their sum."""
-        m = self.m
-        low_5 = self.register("low_5", signed(LOW_BITS + IMMEDIATE_BITS))
-        high_5 = self.register("high_5", signed(32 - LOW_BITS + IMMEDIATE_BITS))
-        for stage in (4, 5):
-            with m.If(self.orders[stage].valid):
+        """Two partial products, and their sum."""
+        m, stage = self.m, self.stages.multiply
+        x, factor = self.x[stage], self.factor[stage]
+        low = self.register(f"low_{stage + 1}", signed(LOW_BITS + IMMEDIATE_BITS))
+        high = self.register(f"high_{stage + 1}", signed(len(x) - LOW_BITS + IMMEDIATE_BITS))
+        for carried in range(ADDED_STAGE + 1, self.stages.shift):
+            with m.If(self.orders[carried].valid):
                 for values in (self.x, self.old, self.amount, self.left):
-                    m.d.sync += values[stage + 1].eq(values[stage])
-        with m.If(self.orders[4].valid & self.orders[4].op.multiplies):
+                    m.d.sync += values[carried + 1].eq(values[carried])
+        multiplies = self.orders[stage].valid & self.orders[stage].op.multiplies
+        with m.If(multiplies):
             m.d.sync += [
-                low_5.eq(self.x[4][:LOW_BITS] * self.factor_4),
-                high_5.eq(self.x[4][LOW_BITS:].as_signed() * self.factor_4),
+                low.eq(x[:LOW_BITS] * factor),
+                high.eq(x[LOW_BITS:].as_signed() * factor),
             ]
-        with m.If(self.orders[5].valid & self.orders[5].op.multiplies):
-            m.d.sync += self.product_6.eq((high_5 << LOW_BITS) + low_5)
+        with m.If(self.orders[stage + 1].valid & self.orders[stage + 1].op.multiplies):
+            m.d.sync += self.product[stage + 2].eq((high << LOW_BITS) + low)
+
+    def round_factor(self) -> None:
+        """Before the product: the biased sum as float32 has it."""
+        m, stage = self.m, self.stages.multiply - 1
+        order, x = self.orders[stage], self.x[stage]
+        with m.If(order.valid):
+            m.d.sync += self.factor[stage + 1].eq(self.factor[stage])
+            with m.If(order.rounds_in_float32):
+                m.d.sync += self.x[stage + 1].eq(_without(x, _insignificant(x)))
+
+    def round_product(self) -> None:
+        """Behind the product: which of its bits float32 does not hold, then what it makes of them."""
+        m, stage = self.m, self.stages.shift - 2
+        insignificant = _insignificant(self.product[stage])
+        dropped = self.register(f"dropped_{stage + 1}", len(insignificant))
+        with m.If(self.orders[stage].valid):
+            rounds = self.orders[stage].rounds_in_float32
+            m.d.sync += [
+                self.product[stage + 1].eq(self.product[stage]),
+                dropped.eq(Mux(rounds, insignificant, 0)),
+            ]
+        with m.If(self.orders[stage + 1].valid):
+            m.d.sync += self.product[stage + 2].eq(_without(self.product[stage + 1], dropped))
 
     def accumulate_or_shift(self) -> None:
-        """Stages 6 and 7: accumulate, with the last result at hand; or shift to the right, in two steps."""
-        m, order, op = self.m, self.orders[6], self.orders[6].op
-        x, product, amount = self.x[6], self.product_6, self.amount[6]
-        sum_7, amount_7 = self.register("sum_7", signed(32)), self.register("amount_7", 4)
-        wide_7 = self.register("wide_7", signed(SHIFTED_BITS + 2))
+        """Accumulate, with the last result at hand; or shift to the right, in two steps."""
+        m, stage = self.m, self.stages.shift
+        order, op, then = self.orders[stage], self.orders[stage].op, self.orders[stage + 1]
+        x, product, amount = self.x[stage], self.product[stage], self.amount[stage]
+        total, fine = self.register(f"sum_{stage + 1}", signed(32)), self.register(f"amount_{stage + 1}", 4)
+        between = self.register(f"wide_{stage + 1}", signed(SHIFTED_BITS + 2))
         term, old = self.wire("term", signed(32)), self.wire("old", signed(32))
         m.d.comb += [
             term.eq(Mux(op.accumulates_products, product[:32], x)),
-            old.eq(Mux(order.content.chain, sum_7, self.old[6])),
+            old.eq(Mux(order.content.chain, total, self.old[stage])),
         ]
         added = _add(old, term, minus=~op.sums)
         least_or_most = Mux(added[-1] ^ op.keeps_largest, old, term)
@@ -220,47 +285,62 @@ class _Lane:
         wide = Mux(
             op.scales,
             doubled,
-            Mux(self.left[6], Cat(Const(0, 32), x[:31]).as_signed(), x),
+            Mux(self.left[stage], Cat(Const(0, 32), x[:31]).as_signed(), x),
         )
         coarse = (wide[:SHIFTER_BITS].as_signed() >> Cat(Const(0, 4), amount[4:]))[:SHIFTED_BITS]
         too_large = ~amount[4:].any() & doubled[SHIFTED_BITS - 1 :].any() & ~doubled[SHIFTED_BITS - 1 :].all()
         with m.If(order.valid):
             with m.If(op.accumulates):
-                m.d.sync += sum_7.eq(Mux(op.sums, added[:32].as_signed(), least_or_most))
+                m.d.sync += total.eq(Mux(op.sums, added[:32].as_signed(), least_or_most))
             with m.Else():
                 m.d.sync += [
-                    wide_7.eq(Cat(coarse, product[-1] ^ too_large, product[-1])),
-                    amount_7.eq(amount[:4]),
+                    between.eq(Cat(coarse, product[-1] ^ too_large, product[-1])),
+                    fine.eq(amount[:4]),
                 ]
-        with m.If(self.orders[7].valid):
-            m.d.sync += self.wide_8.eq(Mux(self.orders[7].op.accumulates, sum_7, wide_7 >> amount_7))
+        with m.If(then.valid):
+            m.d.sync += self.wide.eq(Mux(then.op.accumulates, total, between >> fine))
+        if self.float32:
+            # Whether anything but zeros leaves on the way: then half is no half.
+            left_early, self.inexact = self.register("left_early", 1), self.register("inexact", 1)
+            with m.If(order.valid):
+                m.d.sync += left_early.eq(_leaves(doubled, Cat(Const(0, 4), amount[4:]), SHIFTER_BITS, 16))
+            with m.If(then.valid):
+                m.d.sync += self.inexact.eq(left_early | _leaves(between, fine, 16, 1))
 
     def narrow(self) -> None:
-        """Stages 8 to 11, for REQUANTISE: saturate, round and add the zero point, clamp, shift to the left."""
-        m, orders, wide = self.m, self.orders, self.wide_8
-        value = {stage: self.register(f"value_{stage}", signed(32)) for stage in (9, 10, 11)}
-        saturated_9 = self.register("saturated_9", signed(SATURATED_BITS))
-        rounded_10 = self.register("rounded_10", signed(SATURATED_BITS))
-        clamped_11 = self.register("clamped_11", signed(CLAMP_BITS))
+        """For REQUANTISE: saturate, round and add the zero point, clamp, shift to the left."""
+        m, wide, first = self.m, self.wide, self.stages.narrow
+        saturates, rounds, clamps, shifts = (self.orders[first + step] for step in range(4))
+        values = [self.register(f"value_{first + step}", signed(32)) for step in (1, 2, 3)]
+        narrow = self.register(f"saturated_{first + 1}", signed(SATURATED_BITS))
+        rounded = self.register(f"rounded_{first + 2}", signed(SATURATED_BITS))
+        clamped = self.register(f"clamped_{first + 3}", signed(CLAMP_BITS))
 
         limit = 2 ** (SATURATED_BITS - 1)
         beyond = wide[SATURATED_BITS - 1 :]
         saturated = Mux(wide[-1], -limit, limit - 1)
-        with m.If(orders[8].valid):
+        with m.If(saturates.valid):
             m.d.sync += [
-                value[9].eq(wide),
-                saturated_9.eq(Mux(beyond.any() & ~beyond.all(), saturated, wide[:SATURATED_BITS].as_signed())),
+                values[0].eq(wide),
+                narrow.eq(Mux(beyond.any() & ~beyond.all(), saturated, wide[:SATURATED_BITS].as_signed())),
             ]
-        addend = Cat(Const(1, 1), orders[9].content.zero_point).as_signed()  # 2 * zero_point, + 1 to round
-        with m.If(orders[9].valid):
-            m.d.sync += [value[10].eq(value[9]), rounded_10.eq((saturated_9 + addend)[1:])]
-        low, high = orders[10].content.low, orders[10].content.high
-        raised = Mux(rounded_10 < low, low, rounded_10[:CLAMP_BITS].as_signed())
-        with m.If(orders[10].valid):
-            m.d.sync += [value[11].eq(value[10]), clamped_11.eq(Mux(rounded_10 > high, high, raised))]
-        shifted = (clamped_11 << orders[11].content.left_shift)[:32].as_signed()
-        with m.If(orders[11].valid):
-            m.d.sync += self.result.eq(Mux(orders[11].op.requantises, shifted, value[11]))
+        rounding: Any = Const(1, 1)
+        if self.float32:
+            # Half of an even number goes down to it.
+            rounding = rounds_up = self.register("rounds_up", 1)
+            with m.If(saturates.valid):
+                half_of_even = (wide[:2] == 1) & ~self.inexact
+                m.d.sync += rounds_up.eq(~(saturates.rounds_in_float32 & half_of_even))
+        addend = Cat(rounding, rounds.content.zero_point).as_signed()  # 2 * zero_point, + 1 to round
+        with m.If(rounds.valid):
+            m.d.sync += [values[1].eq(values[0]), rounded.eq((narrow + addend)[1:])]
+        low, high = clamps.content.low, clamps.content.high
+        raised = Mux(rounded < low, low, rounded[:CLAMP_BITS].as_signed())
+        with m.If(clamps.valid):
+            m.d.sync += [values[2].eq(values[1]), clamped.eq(Mux(rounded > high, high, raised))]
+        shifted = (clamped << shifts.content.left_shift)[:32].as_signed()
+        with m.If(shifts.valid):
+            m.d.sync += self.result.eq(Mux(shifts.op.requantises, shifted, values[2]))
 
 
 def _add(a: Value, b: Value, *, minus: Value) -> Value:
@@ -269,13 +349,41 @@ def _add(a: Value, b: Value, *, minus: Value) -> Value:
     return (Cat(Const(1, 1), a).as_signed() + Cat(minus, second).as_signed())[1:]
 
 
+def _insignificant(value: Value) -> Value:
+    """Ones at the bits of a signed number that are none of its :data:`FLOAT32_BITS` significant ones. Of a negative one
+    these are counted in its complement: for a power of two, which needs no rounding, that is one less."""
+    magnitude = (value ^ value[-1].replicate(len(value)))[:-1]
+    return Cat(magnitude[bit:].any() for bit in range(FLOAT32_BITS, len(magnitude)))
+
+
+def _without(value: Value, dropped: Value) -> Value:
+    """``value`` rounded, halves to even, so that the lowest bits ``dropped``, as ones, become zeros."""
+    lowest_kept = Cat(Const(0, 1), dropped) & ~Cat(dropped, Const(0, 1))  # none where nothing is dropped
+    odd = (value[: len(lowest_kept)] & lowest_kept).any()
+    raised = (Cat(Const(1, 1), value).as_signed() + Cat(odd, dropped[1:]))[
+        1:
+    ]  # less than half, and what makes odd even
+    return Cat(raised[: len(dropped)] & ~dropped, raised[len(dropped) :]).as_signed()
+
+
+def _leaves(value: Value, amount: Value, width: int, step: int) -> Value:
+    """Whether a shift to the right by ``amount``, a multiple of ``step``, loses ones."""
+    lost = Cat(value[:place].any() for place in range(0, width, step))
+    return lost.bit_select(amount[step.bit_length() - 1 :], 1)
+
+
 class _Order:
     """A micro-op's order in one stage."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, config: CoreConfig) -> None:
         self.valid = Signal(name=f"{name}_valid")
-        self.content = Signal(order_layout(), reset_less=True, name=f"{name}_order")
+        self.content = Signal(order_layout(config), reset_less=True, name=f"{name}_order")
         self.op = Signal(data.StructLayout(dict.fromkeys(KINDS, 1)), reset_less=True, name=f"{name}_op")
+
+    @property
+    def rounds_in_float32(self) -> Any:
+        """Whether it is a REQUANTISE that does."""
+        return self.op.requantises & self.content.float32
 
     @property
     def identity(self) -> Any:

@@ -14,15 +14,19 @@ from .config import CoreConfig
 from .interfaces import WritePortSignature, chunk_bits
 from .vector_tables import VectorTables
 
-SLOTS = 16
-"""Micro-ops between issue and write; one a cycle needs one slot for each cycle of the pipeline, write included (14)."""
-
 QUEUE_CYCLES = 1
 """From a result's arrival in the queue before the write port until it can leave the queue."""
 
 QUERIES = {"a": 0, "b": 0, "b1": 1, "b2": 2, "d": 0}
 """Sources of a micro-op, and how far each lies behind the index that is asked for: ``b1`` and ``b2`` are the second and
 third parameter of REQUANTISE."""
+
+
+def slots_of(config: CoreConfig) -> int:
+    """Micro-ops between issue and write, a power of two. One a cycle needs one for each cycle of the pipeline, write
+    included (14, or 17 where it rounds in float32), and one more, because room is told early."""
+    return 32 if config.float32_rounding else 16
+
 
 DISTANCES = sorted(set(QUERIES.values()))
 
@@ -69,6 +73,7 @@ class VectorResults(wiring.Component):
 
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
+        self.slots = slots_of(config)
         self.tables = VectorTables(config) if config.tables else None
         acc_index, acc_bits = ceil_log2(config.acc_depth), 8 * config.acc_bytes
         super().__init__(
@@ -78,9 +83,9 @@ class VectorResults(wiring.Component):
                 "newest": In(config.index_bits).array(len(DISTANCES)),
                 "room": Out(1),
                 "query": In(config.index_bits).array(len(QUERIES)),
-                "matches": Out(SLOTS).array(len(QUERIES)),
+                "matches": Out(self.slots).array(len(QUERIES)),
                 "found": Out(len(QUERIES)),
-                "freed": Out(SLOTS),
+                "freed": Out(self.slots),
                 "empty": Out(1),
                 "retire": Out(1),
                 "result_valid": In(1),
@@ -92,19 +97,21 @@ class VectorResults(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.waiting = waiting = SyncFIFO(width=8 * self.config.acc_bytes, depth=SLOTS)
+        m.submodules.waiting = waiting = SyncFIFO(width=8 * self.config.acc_bytes, depth=self.slots)
         layout = destination_layout(self.config)
-        slots = [Signal(layout, reset_less=True, name=f"slot{number}") for number in range(SLOTS)]
-        used = Signal(SLOTS)
+        slots = [Signal(layout, reset_less=True, name=f"slot{number}") for number in range(self.slots)]
+        used = Signal(self.slots)
         # Next slot to fill, next slot whose result leaves the FIFO, slot of the result at the write ports.
-        to_issue, to_take, to_write = (Signal(range(SLOTS), name=f"to_{verb}") for verb in ("issue", "take", "write"))
+        to_issue, to_take, to_write = (
+            Signal(range(self.slots), name=f"to_{verb}") for verb in ("issue", "take", "write")
+        )
 
         # What is asked for comes late, so what it is compared with is ready: each slot's index less the distances.
         index_bits = self.config.index_bits
         indices = {distance: [Signal(index_bits, reset_less=True) for _ in slots] for distance in DISTANCES}
         indices[0] = [slot.index for slot in slots]
         newest = dict(zip(DISTANCES, self.newest, strict=True))
-        filled = Signal(SLOTS)
+        filled = Signal(self.slots)
         with m.If(self.issue):
             m.d.comb += filled.eq(1 << to_issue)
             m.d.sync += to_issue.eq(to_issue + 1)
@@ -113,25 +120,25 @@ class VectorResults(wiring.Component):
                 m.d.sync += slot.eq(self.destination)
                 for distance in indices.keys() - {0}:
                     m.d.sync += indices[distance][number].eq(newest[distance])
-        count = Signal(range(SLOTS + 1))
+        count = Signal(range(self.slots + 1))
         written = Signal()
         m.d.sync += [
             used.eq((used & ~self.freed) | filled),
             count.eq(count + self.issue - written),
-            self.room.eq(count < SLOTS - 1),  # one early, because it is registered
+            self.room.eq(count < self.slots - 1),  # one early, because it is registered
         ]
         m.d.comb += self.empty.eq(count == 0)
 
         for distance, query, matches, found in zip(QUERIES.values(), self.query, self.matches, self.found, strict=True):
             is_newest = self.destination.to_acc & (newest[distance] == query)
-            older = Signal(SLOTS)
+            older = Signal(self.slots)
             for number, (slot, index) in enumerate(zip(slots, indices[distance], strict=True)):
                 m.d.comb += [
                     older[number].eq(used[number] & slot.to_acc & (index == query)),
                     matches[number].eq((filled[number] & is_newest) | (older[number] & ~self.freed[number])),
                 ]
             # `issue` and `written` are late: not by way of `matches`, and `written` only chooses.
-            left = Mux(written, (older & ~(1 << to_write)[:SLOTS]).any(), older.any())
+            left = Mux(written, (older & ~(1 << to_write)[: self.slots]).any(), older.any())
             m.d.comb += found.eq((self.issue & is_newest) | left)
 
         offered = Signal()

@@ -2,6 +2,7 @@
 //
 // Programs are legal: whoever calls has decoded them (hw/decode.py). Faults that depend on memories and tokens are found.
 
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -356,6 +357,7 @@ class Functional {
         const int64_t b_entries = immediate ? 0 : kBEntries[op], table = word.field(kFieldTable);
         const int64_t point = word.field(kFieldZeroPoint), low = word.field(kFieldLow), high = word.field(kFieldHigh);
         const int64_t left_shift = word.field(kFieldLeftShift);
+        const bool float32 = word.field(kFieldFloat32);
         Nest nest = nest_of(word, kVector, word.field(kFieldA), immediate ? 0 : b);
         for (uint64_t left = nest.count(); left--; nest.step()) {
             const Nest::Index at = nest.index();
@@ -377,7 +379,8 @@ class Functional {
                     const int64_t factor = signed_low(acc_[(at.b + 1) * lanes + i], kImmediateBits);
                     const int64_t shift = std::min<int64_t>(acc_[(at.b + 2) * lanes + i] & 63, 62);
                     const int64_t half = shift ? int64_t(1) << (shift - 1) : 0;
-                    const int64_t rounded = (biased * factor + half) >> shift;
+                    const int64_t rounded =
+                        float32 ? in_float32(biased, factor, shift) : (biased * factor + half) >> shift;
                     value = int64_t(uint64_t(std::min(std::max(rounded + point, low), high)) << left_shift);
                 } else {
                     value = computed(op, first, second);
@@ -388,6 +391,12 @@ class Functional {
             }
         }
         return kFaultNone;
+    }
+
+    // The biased sum and its product with the factor as float32 has them, then a whole number, halves to even.
+    static int64_t in_float32(int32_t biased, int64_t factor, int64_t shift) {
+        const float product = float(biased) * float(factor);
+        return int64_t(std::nearbyint(double(product) / double(int64_t(1) << shift)));
     }
 
     static int32_t accumulated(VectorOp op, int32_t old, int64_t first, int64_t second) {

@@ -281,6 +281,7 @@ def random_vector(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) ->
         high=draw(-256, 255),
         left_shift=draw(0, 31) if draw(0, 2) == 2 else 0,
         table=draw(0, config.tables) if takes_table else 0,
+        float32=draw(0, 1) if config.float32_rounding else 0,
     )
 
 

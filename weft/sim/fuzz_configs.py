@@ -27,6 +27,9 @@ TABLES_EACH = 5
 WEIGHTS_EACH = 7
 """One core of so many unpacks 4-bit weights, if its entries of wgt are wide enough for its bus."""
 
+FLOAT32_EACH = 13
+"""One core of so many may round in float32."""
+
 CORNERS = (
     TINY,
     replace(
@@ -57,6 +60,8 @@ def campaign_config(number: int) -> CoreConfig:
             group = WEIGHT_GROUPS[number // WEIGHTS_EACH % len(WEIGHT_GROUPS)]
             deep_enough = max(config.wgt_depth, 2 * group // config.block_in)
             config = replace(config, bus_bits=bus_bits, weight_group=group, wgt_depth=deep_enough)
+    if number >= len(CORNERS) and number % FLOAT32_EACH == FLOAT32_EACH - 1:
+        config = replace(config, float32_rounding=1)
     return replace(config, name=f"core-{number}")
 
 

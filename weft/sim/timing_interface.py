@@ -51,7 +51,7 @@ CLASSES = 1 << max(kind.value for kind in CycleClass).bit_length()
 OPCODES = 1 << OPCODE_BITS
 """Numbers that an opcode may have."""
 
-_ALL_MODES = replace(PYNQ, depthwise=1, tables=1)
+_ALL_MODES = replace(PYNQ, depthwise=1, tables=1, float32_rounding=1)
 FIELDS = tuple(
     dict.fromkeys(name for opcode in Opcode for name, _, _ in HEADER + instruction_fields(_ALL_MODES, opcode))
 )
@@ -85,8 +85,8 @@ def _numbers(config: CoreConfig, dram: DramModel) -> dict[str, int]:
         "gemm_read": compute.read,  # from a micro-op's issue
         "gemm_write": compute.write,
         "gemm_forwards": gemm.FORWARDS,
-        "vector_slots": vector_results.SLOTS,
-        "vector_result": vector_lanes.RESULT_STAGE + vector_results.QUEUE_CYCLES,
+        "vector_slots": vector_results.slots_of(config),
+        "vector_result": vector_lanes.Stages.of(config).result + vector_results.QUEUE_CYCLES,
         "latency": dram.latency,
         "bytes_per_cycle": dram.bytes_per_cycle,
         "jitter": dram.jitter,

@@ -128,12 +128,16 @@ def _binary(op: VectorOp, left: Int64, right: Int64 | int) -> Int64:
 
 
 def requantise(instruction: Vector, value: Int32, bias: Int32, multiplier: Int32, shift: Int32) -> Int32:
-    """``docs/isa.md``, REQUANTISE: one rounding, half away from minus infinity, then clamp and shift left."""
+    """``docs/isa.md``, REQUANTISE: rounded once, halves up, or as float32 does; then clamp and shift left."""
     biased = wrap32(value.astype(np.int64) + bias).astype(np.int64)
-    exact = biased * _signed25(multiplier.astype(np.int64))
+    factor = np.asarray(_signed25(multiplier.astype(np.int64)))
     amount = np.minimum(shift & 63, 62).astype(np.int64)
-    half = np.where(amount > 0, np.int64(1) << np.maximum(amount - 1, 0), 0)
-    rounded = (exact + half) >> amount
+    if instruction.float32:
+        product = biased.astype(np.float32) * factor.astype(np.float32)
+        rounded = np.rint(np.ldexp(product.astype(np.float64), -amount)).astype(np.int64)
+    else:
+        half = np.where(amount > 0, np.int64(1) << np.maximum(amount - 1, 0), 0)
+        rounded = (biased * factor + half) >> amount
     clamped = np.minimum(np.maximum(rounded + instruction.zero_point, instruction.low), instruction.high)
     return wrap32(clamped << instruction.left_shift)
 

@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "vector-waits-for-what-is-written", "hw/vector_results.py", "late release",
-        "(older & ~(1 << to_write)[:SLOTS]).any()", "older.any()",
+        "(older & ~(1 << to_write)[: self.slots]).any()", "older.any()",
     ),
     Mutant(
         "vector-newest-not-found", "hw/vector_results.py", "missing hazard check",
@@ -77,11 +77,11 @@ MUTANTS = (
     ),
     Mutant(
         "vector-rounding-missing", "hw/vector_lanes.py", "rounding add missing",
-        "addend = Cat(Const(1, 1), ", "addend = Cat(Const(0, 1), ",
+        "rounding: Any = Const(1, 1)", "rounding: Any = Const(0, 1)",
     ),
     Mutant(
         "vector-ties-away-from-zero", "hw/vector_lanes.py", "tie rule",
-        "addend = Cat(Const(1, 1), ", "addend = Cat(~saturated_9[-1], ",
+        "addend = Cat(rounding, ", "addend = Cat(~narrow[-1], ",
     ),
     Mutant(
         "vector-saturates-one-high", "hw/vector_lanes.py", "saturation bound",
@@ -97,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         "vector-high-part-unsigned", "hw/vector_lanes.py", "wrong sign",
-        "self.x[4][LOW_BITS:].as_signed() * self.factor_4", "self.x[4][LOW_BITS:] * self.factor_4",
+        "x[LOW_BITS:].as_signed() * factor", "x[LOW_BITS:] * factor",
     ),
     Mutant(
         "vector-max-from-int8", "hw/vector_lanes.py", "max pooling initial value",
@@ -114,7 +114,7 @@ MUTANTS = (
     ),
     Mutant(
         "vector-results-overflow", "hw/vector_results.py", "queue depth",
-        "self.room.eq(count < SLOTS - 1)", "self.room.eq(count <= SLOTS)",
+        "self.room.eq(count < self.slots - 1)", "self.room.eq(count <= self.slots)",
     ),
     Mutant(
         "vector-write-without-ready", "hw/vector_results.py", "back-pressure ignored",
@@ -145,6 +145,47 @@ MUTANTS = (
     Mutant(
         "vector-target-without-meaning", "hw/vector.py", "check missing",
         "illegal = ~targets.bit_select(vector.target, 1) | ", "illegal = ~targets.any() | ",
+    ),
+    # Rounding in float32
+    Mutant(
+        "float32-of-an-exact-sum", "hw/vector_lanes.py", "rounding missing",
+        "self.x[stage + 1].eq(_without(x, _insignificant(x)))", "self.x[stage + 1].eq(x)",
+    ),
+    Mutant(
+        "float32-sum-wraps", "hw/vector_lanes.py", "width",
+        "return 33 if self.float32 and", "return 32 if self.float32 and",
+    ),
+    Mutant(
+        "float32-of-an-exact-product", "hw/vector_lanes.py", "rounding missing",
+        "dropped.eq(Mux(rounds, insignificant, 0))", "dropped.eq(0)",
+    ),
+    Mutant(
+        "float32-of-every-product", "hw/vector_lanes.py", "what kind an operation is",
+        "dropped.eq(Mux(rounds, insignificant, 0))", "dropped.eq(insignificant)",
+    ),
+    Mutant(
+        "float32-halves-down", "hw/vector_lanes.py", "tie rule",
+        "Cat(odd, dropped[1:])", "Cat(Const(0, 1), dropped[1:])",
+    ),
+    Mutant(
+        "float32-all-that-follows-a-half-is-a-half", "hw/vector_lanes.py", "tie rule",
+        "half_of_even = (wide[:2] == 1) & ~self.inexact", "half_of_even = wide[:2] == 1",
+    ),
+    Mutant(
+        "float32-last-step-loses-nothing", "hw/vector_lanes.py", "sticky bit",
+        "left_early | _leaves(between, fine, 16, 1)", "left_early",
+    ),
+    Mutant(
+        "float32-first-step-loses-nothing", "hw/vector_lanes.py", "sticky bit",
+        "left_early | _leaves(between, fine, 16, 1)", "_leaves(between, fine, 16, 1)",
+    ),
+    Mutant(
+        "float32-of-every-requantise", "hw/vector.py", "what kind an operation is",
+        "task.order.float32.eq(vector.float32)", "task.order.float32.eq(1)",
+    ),
+    Mutant(
+        "float32-with-the-slots-of-before", "hw/vector_results.py", "queue depth",
+        "return 32 if config.float32_rounding", "return 16 if config.float32_rounding",
     ),
     # Tables
     Mutant(
