@@ -20,7 +20,9 @@ FAMILIES = [
     "nn.functional.group_norm",
     "nn.functional.max_pool", "nn.functional.avg_pool", "nn.functional.adaptive_", "nn.functional.interpolate",
     "nn.functional.grid_sample", "nn.functional.upsample", "cdist", "nn.functional.embedding", "tril", "bitwise",
-    "logical", "isnan", "linalg.vector_norm",
+    "logical", "isnan", "linalg.vector_norm", "__rpow__", "median", "nonzero_static", "searchsorted", "dist",
+    "copysign", "signbit", "hypot", "ldexp", "index_reduce", "permute_copy", "narrow_copy", "bilinear", "linalg.inv",
+    "linalg.solve_ex", "linalg.det",
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...graph import Constant, Expr
-from ...graph.dtypes import limits
+from ...graph.dtypes import limits, numpy_dtype
 from .site import Site, category, rule
 
 
@@ -44,6 +44,8 @@ def _gather(site: Site, x: Expr, dim: int, index: Expr, *, sparse_grad: bool = F
     """The places may be fewer than the elements along the other axes."""
     if not x.shape:
         return site.reshape(x, index.shape)
+    if not math.prod(index.shape):
+        return Constant(np.zeros(index.shape, numpy_dtype(x.dtype)))
     axis = site.axis(dim, len(x.shape))
     kept = _cut(site, x, index.shape, axis)
     return site.call("gather_elements", kept, site.cast(index, "int64"), axis=axis)
@@ -193,6 +195,50 @@ def _scatter_reduce(
     if category(x.dtype) == 2:
         return site("divide", total, counts)
     return site("divide", site("subtract", total, site("modulo", total, counts)), counts)  # towards -inf
+
+
+@rule("index_reduce.default")
+def _index_reduce(
+    site: Site, x: Expr, dim: int, index: Expr, source: Expr, reduce: str, *, include_self: bool = True
+) -> Expr:
+    if not x.shape:
+        x, source = site.reshape(x, (1,)), site.reshape(source, (1,))
+    axis = site.axis(dim, len(x.shape))
+    shape = [1] * len(x.shape)
+    shape[axis] = math.prod(index.shape)
+    places = site.expand(site.reshape(index, shape), source.shape)
+    return site.reshape(_scatter_reduce(site, x, axis, places, source, reduce, include_self=include_self), site.shape)
+
+
+@rule("_embedding_bag_forward_only.default", "_embedding_bag.default")
+def _embedding_bag(
+    site: Site, table: Expr, indices: Expr, offsets: Expr, scale_grad_by_freq: bool = False, mode: int = 0,
+    sparse: bool = False, per_sample_weights: Expr | None = None, include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Expr | None, ...]:  # fmt: skip
+    """Sums (mode 0), means (1) or maxima (2) of rows: a bag begins at each offset."""
+    indices, offsets = (site.cast(each, "int64") for each in (indices, offsets))
+    bags, count = site.shape[0], indices.shape[0]
+    starts = site.slice(offsets, 0, 0, bags)
+    numbers = Constant(np.arange(count, dtype=np.int64).reshape(-1, 1))
+    begun = site.cast(site("less_equal", site.reshape(starts, (1, bags)), numbers), "int64")
+    own = site("subtract", site.call("nn.reduce_sum", begun, axes=(1,), keepdims=True), 1)
+    if padding_idx >= 0:  # into a bag behind all others
+        own = site.where(site("equal", site.reshape(indices, (-1, 1)), padding_idx), bags, own)
+    rows: Expr = site.call("gather", table, indices, axis=0)
+    if per_sample_weights is not None:
+        rows = site("multiply", rows, site.reshape(site.cast(per_sample_weights, rows.dtype), (-1, 1)))
+
+    def collected(values: Expr, begin: float, how: str) -> Expr:
+        empty = site.expand(site.like(begin, values), (bags + 1, *values.shape[1:]))
+        return site.slice(site.call("scatter_nd", empty, own, values, reduction=how), 0, 0, bags)
+
+    if mode == 0:
+        return collected(rows, 0.0, "add"), None, None, None
+    members = collected(site.expand(site.like(1, rows), (count, 1)), 0.0, "add")
+    if mode == 1:
+        return site("divide", collected(rows, 0.0, "add"), site("maximum", members, 1)), None, None, None
+    return site.where(site("equal", members, 0), 0.0, collected(rows, -math.inf, "maximum")), None, None, None
 
 
 @rule("masked_scatter.default")

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...graph import Array, Constant, Expr
 from ..forms import crop_or_pad, transposed
-from .site import Site, rule
+from .site import RULES, Site, rule
 
 
 @rule("clone.default", "alias.default", "detach.default", "lift_fresh_copy.default", "contiguous.default",
@@ -293,3 +293,17 @@ def _pixel_unshuffle(site: Site, x: Expr, factor: int) -> Expr:
     lead, (c, h, w) = x.shape[:-3], x.shape[-3:]
     split = site.reshape(x, (math.prod(lead), c, h // factor, factor, w // factor, factor))
     return site.reshape(site.transpose(split, (0, 1, 3, 5, 2, 4)), site.shape)
+
+
+# Operators that are views in PyTorch have a form that copies, which is the same here.
+for _view_of in ("alias.default", "detach.default", "expand.default", "permute.default", "select.int",
+                 "split.Tensor", "squeeze.default", "squeeze.dim", "squeeze.dims", "t.default", "transpose.int",
+                 "unbind.int", "unsqueeze.default"):  # fmt: skip
+    _name, _, _overload = _view_of.partition(".")
+    RULES[f"aten.{_name}_copy.{_overload}"] = RULES[f"aten.{_view_of}"]
+
+
+@rule("narrow.default", "narrow_copy.default")
+def _narrow(site: Site, x: Expr, dim: int, start: int, length: int) -> Expr:
+    axis = site.axis(dim, len(x.shape))
+    return site.slice(x, axis, start % max(x.shape[axis], 1) if start < 0 else start, length)

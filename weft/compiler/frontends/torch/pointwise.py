@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ...graph import Expr
+from ...graph import Constant, Expr
 from ...graph.dtypes import HALVES, UNSIGNED
 from ..functions import expm1, log1p
 from .site import RULES, Rule, Site, category, rule
@@ -105,10 +105,10 @@ def _float(site: Site, x: Expr) -> Expr:
 def _arithmetic(op: str) -> Rule:
     def convert(site: Site, a: Expr | Number, b: Expr | Number, alpha: Number = 1) -> Expr:
         x, y = (site.cast(each, site.dtype) for each in site.promoted(a, b))
+        if site.dtype == "bool":  # sums and products of truth values
+            return x if not alpha else site({"add": "or", "multiply": "and"}[op], x, y)
         if alpha != 1:
             y = site("multiply", y, alpha)
-        if site.dtype == "bool":  # sums and products of truth values
-            return site({"add": "or", "multiply": "and"}[op], x, y)
         return site(op, x, y)
 
     return convert
@@ -172,7 +172,16 @@ def _pow(site: Site, a: Expr | Number, b: Expr | Number) -> Expr:
         x = site.cast(a, site.dtype)
         return site("multiply", x, x)
     x, y = (site.cast(each, site.dtype) for each in site.promoted(a, b))
-    return site("power", x, y)
+    return _whole_power(site, x, y) if category(site.dtype) == 1 else site("power", x, y)
+
+
+def _whole_power(site: Site, x: Expr, y: Expr) -> Expr:
+    """Of integers: with a negative exponent the quotient towards zero, which is 0 but for bases of 1 and -1."""
+    if y.dtype in UNSIGNED or (isinstance(y, Constant) and (y.value >= 0).all()):
+        return site("power", x, y)
+    is_one = site("or", site("equal", x, 1), site("equal", x, -1))
+    size = site.where(site("less", y, 0), site("negative", y), y)  # an odd exponent stays odd
+    return site.where(site("and", site("less", y, 0), site("not", is_one)), 0, site("power", x, size))
 
 
 @rule("atan2.default")
@@ -205,6 +214,37 @@ def _atan2_of(site: Site, y: Expr, x: Expr) -> Expr:
 def _negative(site: Site, x: Expr) -> Expr:
     """Whether the sign is negative, also of -0."""
     return site("or", site("less", x, 0), site("less", site("divide", site.like(1, x), x), 0))
+
+
+@rule("signbit.default")
+def _signbit(site: Site, x: Expr) -> Expr:
+    if category(x.dtype) == 2:
+        return _negative(site, x)
+    return site("less", site.cast(x, "int32") if x.dtype == "bool" else x, 0)
+
+
+@rule("copysign.Tensor", "copysign.Scalar")
+def _copysign(site: Site, a: Expr, b: Expr | Number) -> Expr:
+    x, y = (site.cast(each, site.dtype) for each in site.promoted(a, b))
+    size = site("abs", x)
+    return site.where(_negative(site, y), site("negative", size), size)
+
+
+@rule("hypot.default")
+def _hypot(site: Site, a: Expr, b: Expr) -> Expr:
+    """By the larger one, whose square might be infinite."""
+    x, y = (site("abs", site.cast(each, site.dtype)) for each in site.promoted(a, b))
+    large, small = site("maximum", x, y), site("minimum", x, y)
+    quotient = site("divide", small, large)
+    length = site("multiply", large, site("sqrt", site("add", site("multiply", quotient, quotient), 1)))
+    plain = site("or", site("equal", large, 0), site("is_infinite", large))
+    return site.where(plain, large, length)
+
+
+@rule("ldexp.Tensor")
+def _ldexp(site: Site, a: Expr, b: Expr) -> Expr:
+    x, y = (site.cast(each, site.dtype) for each in (a, b))
+    return site("multiply", x, site("power", site.like(2, x), y))
 
 
 def _extreme(op: str, logical: str) -> Rule:

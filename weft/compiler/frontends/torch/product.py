@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...graph import Expr
+import numpy as np
+
+from ...graph import Constant, Expr
 from ..forms import matrix_product, transposed
 from .site import Site, category, rule
 
@@ -91,3 +93,42 @@ def _bilinear(site: Site, a: Expr, b: Expr, w: Expr, bias: Expr | None = None) -
     result: Expr = site.call("nn.einsum", rows_a, w, rows_b, equation="ni,oij,nj->no")
     result = site.reshape(result, site.shape)
     return result if bias is None else site("add", result, bias)
+
+
+@rule("_trilinear.default")
+def _trilinear(
+    site: Site, a: Expr, b: Expr, c: Expr, expand1: Sequence[int], expand2: Sequence[int], expand3: Sequence[int],
+    sumdim: Sequence[int], unroll_dim: int = 1,
+) -> Expr:  # fmt: skip
+    """The product of three tensors, each with axes of size 1 put in, summed along some."""
+    letters = "abcdefghijklmnop"[: len(a.shape) + len(expand1)]
+    own = ["".join(letter for i, letter in enumerate(letters) if i not in expanded)
+           for expanded in (expand1, expand2, expand3)]  # fmt: skip
+    kept = "".join(letter for i, letter in enumerate(letters) if i not in sumdim)
+    return site.reshape(site.call("nn.einsum", a, b, c, equation=f"{','.join(own)}->{kept}"), site.shape)
+
+
+# Matrices: whether one is singular is not told
+
+
+def _inverse(site: Site, x: Expr) -> Expr:
+    return site.in_float32(x, lambda wide: site.call("nn.inverse", wide))
+
+
+@rule("linalg_inv_ex.default")
+def _inv(site: Site, x: Expr, *, check_errors: bool = False) -> tuple[Expr, Expr]:
+    return _inverse(site, x), Constant(np.zeros(x.shape[:-2], np.int32))
+
+
+@rule("_linalg_solve_ex.default")
+def _solve(site: Site, a: Expr, b: Expr, *, left: bool = True, check_errors: bool = False) -> tuple[Expr | None, ...]:
+    is_vector = len(b.shape) == 1 or (len(b.shape) == len(a.shape) - 1 and b.shape == a.shape[:-1])
+    column = site.reshape(b, (*b.shape, 1)) if is_vector else b
+    inverse = _inverse(site, a)
+    found = matrix_product(site.node, inverse, column) if left else matrix_product(site.node, column, inverse)
+    return site.reshape(found, site.shape), None, None, Constant(np.zeros(a.shape[:-2], np.int32))
+
+
+@rule("_linalg_det.default")
+def _det(site: Site, x: Expr) -> tuple[Expr | None, ...]:
+    return site.call("nn.determinant", x), None, None

@@ -64,6 +64,7 @@ REFUSED.update({
 
 IGNORED = frozenset({
     "aten._assert_scalar.default", "aten.sym_constrain_range_for_size.default", "aten.sym_constrain_range.default",
+    "aten._linalg_check_errors.default",
     "aten._assert_tensor_metadata.default", "aten._assert_async.msg", "aten._assert_async.default",
 })  # fmt: skip
 """Checks that PyTorch writes into a graph; sizes are checked when it is read."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...graph import Constant, Expr
-from .site import RULES, Rule, Site, rule
+from .site import RULES, Rule, Site, category, rule
 
 Axes = int | Sequence[int] | None
 
@@ -230,6 +230,52 @@ def _kth(site: Site, x: Expr, k: int, dim: int = -1, keepdim: bool = False) -> t
     return value, place
 
 
+@rule("median.dim", "nanmedian.dim")
+def _median(site: Site, x: Expr, dim: int, keepdim: bool = False) -> tuple[Expr, Expr]:
+    """Of an even number the lower one. What is no number is the median of all, or is left out; sorted it comes last."""
+    if not x.shape:
+        return x, site.like(0, "int64")
+    axis = site.axis(dim, len(x.shape))
+    values, places = _sorted(site, x, x.shape[axis], axis, False)
+    middle: Expr = site.expand(site.like((x.shape[axis] - 1) // 2, "int64"), _with(x.shape, axis, 1))
+    if category(x.dtype) == 2:
+        last = x.shape[axis] - 1
+        absent = site.cast(site("is_nan", values), "int64")
+        count = site.call("nn.reduce_sum", absent, axes=(axis,), keepdims=True)
+        if site.op.startswith("aten.nan"):
+            present = site("subtract", site.like(last, "int64"), count)
+            middle = site("divide", site("maximum", present, 0), 2)
+        else:
+            middle = site.where(site("equal", count, 0), middle, last)
+    found = (site.call("gather_elements", each, middle, axis=axis) for each in (values, places))
+    value, place = (site.reshape(each, site.shape) for each in found)
+    return value, place
+
+
+@rule("median.default", "nanmedian.default")
+def _median_of_all(site: Site, x: Expr) -> Expr:
+    return _median(site, site.flat(x), 0)[0]
+
+
+def _with(shape: Sequence[int], axis: int, size: int) -> tuple[int, ...]:
+    return (*shape[:axis], size, *shape[axis + 1 :])
+
+
+@rule("nonzero_static.default")
+def _nonzero_static(site: Site, x: Expr, *, size: int, fill_value: int = -1) -> Expr:
+    """The places of the first ``size`` elements that are not zero, in rows."""
+    rank, count = len(x.shape), math.prod(x.shape)
+    if not site.shape[0] or not rank:
+        return site.expand(site.like(fill_value, "int64"), site.shape)
+    numbers = Constant(np.arange(count, dtype=np.int64))
+    ends = Constant(np.full(size, count, np.int64))
+    keys = site.concat([site.where(site.cast(site.flat(x), "bool"), numbers, count), ends], 0)
+    first = _sorted(site, keys, size, 0, False)[0]
+    rows = Constant(np.stack([*(each.ravel() for each in np.indices(x.shape))], 1).astype(np.int64))
+    filled = site.concat([rows, Constant(np.full((1, rank), fill_value, np.int64))], 0)
+    return site.call("gather", filled, first, axis=0)
+
+
 @rule("bucketize.Tensor", "searchsorted.Tensor")
 def _bucket(
     site: Site, first: Expr, second: Expr, *, out_int32: bool = False, right: bool = False, side: str | None = None,
@@ -237,8 +283,10 @@ def _bucket(
 ) -> Expr:  # fmt: skip
     """How many boundaries lie below a value (or at it, with ``right``)."""
     bounds, x = (second, first) if site.op.startswith("aten.bucketize") else (first, second)
-    if len(bounds.shape) != 1 or sorter is not None:
-        raise site.error("only one row of sorted boundaries is supported")
+    if sorter is not None:
+        bounds = site.call("gather_elements", bounds, site.cast(sorter, "int64"), axis=len(bounds.shape) - 1)
+    if len(bounds.shape) > 1:  # a row of boundaries for each row of values
+        bounds = site.reshape(bounds, (*bounds.shape[:-1], 1, bounds.shape[-1]))
     bounds, x = site.promoted(bounds, site.reshape(x, (*x.shape, 1)))
     below = site("less_equal", bounds, x) if right or side == "right" else site("less", bounds, x)
     count = site.call("nn.reduce_sum", site.cast(below, "int64"), axes=(len(x.shape) - 1,), keepdims=False)
@@ -259,3 +307,8 @@ def _pdist(site: Site, x: Expr, p: float = 2) -> Expr:
     first, second = np.triu_indices(x.shape[0], 1)
     a, b = (site.call("gather", x, Constant(rows.astype(np.int64)), axis=0) for rows in (first, second))
     return _vector_norm(site, site("subtract", a, b), p, -1)
+
+
+@rule("dist.default")
+def _dist(site: Site, a: Expr, b: Expr, p: float = 2) -> Expr:
+    return _vector_norm(site, site("subtract", *site.promoted(a, b)), p)
