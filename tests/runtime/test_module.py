@@ -35,6 +35,15 @@ def test_one_input_needs_no_name(model: CompiledModel) -> None:
     np.testing.assert_array_equal(weft.load(model).run(X)["y"], expected(X))
 
 
+def test_a_run_without_checks_gives_the_same(model: CompiledModel) -> None:
+    loaded, inputs = weft.load(model), {"x": X}
+    np.testing.assert_array_equal(loaded.run_unchecked(inputs)["y"], expected(X))
+    assert list(inputs) == ["x"]  # nothing was put into the caller's
+    loaded.close()
+    with pytest.raises(DeviceError, match="closed"):
+        loaded.run_unchecked(inputs)
+
+
 def test_null_moves_bytes_and_runs_nothing(model: CompiledModel) -> None:
     assert not weft.load(model, "null").run(X)["y"].any()
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,19 +53,17 @@ OPTIONS = {"threads": 1, "weights": "constants", "fallback": True}
 
 @dataclass(frozen=True)
 class _Build:
-    """A graph that was compiled. ``places``: of its inputs among the graph's. ``results``: for each output the name of
-    the model's, or the value that it has."""
+    """A graph that was compiled. ``inputs``: their names, and their places among the graph's. ``results``: for each
+    output the name of the model's, or the value that it has."""
 
     loaded: LoadedModule | None
-    names: tuple[str, ...]
-    places: tuple[int, ...]
+    inputs: tuple[tuple[str, int], ...]
     results: tuple[tuple[str, Any], ...]
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         made: Mapping[str, Any] = {}
         if self.loaded is not None:
-            given = {name: _numpy(args[place]) for name, place in zip(self.names, self.places, strict=True)}
-            made = self.loaded.run(given)
+            made = self.loaded.run_unchecked({name: _numpy(args[place]) for name, place in self.inputs})
         return [tensor_of(made[name]) if name else value for name, value in self.results]
 
 
@@ -79,13 +76,25 @@ def _numpy(tensor: torch.Tensor) -> Any:
 
 @dataclass(frozen=True)
 class _Held:
-    """A weight that was compiled in: the tensor, and how often it had been written to."""
+    """Weights that were compiled in: the tensors, and how often each had been written to."""
 
-    tensor: weakref.ref[torch.Tensor]
-    version: int
+    tensors: tuple[weakref.ref[torch.Tensor], ...]
+    versions: tuple[int, ...]
 
-    def is_still(self, tensor: torch.Tensor) -> bool:
-        return self.tensor() is tensor and self.version == _version(tensor)
+    @staticmethod
+    def of(weights: Sequence[torch.Tensor]) -> _Held:
+        return _Held(tuple(map(weakref.ref, weights)), tuple(map(_version, weights)))
+
+    def are(self, weights: Sequence[torch.Tensor]) -> bool:
+        """Whether these are the tensors, at whatever version."""
+        return all(tensor() is weight for tensor, weight in zip(self.tensors, weights, strict=True))
+
+    def are_still(self, weights: Sequence[torch.Tensor]) -> bool:
+        """In every run, so without a call for each."""
+        for tensor, version, weight in zip(self.tensors, self.versions, weights):  # noqa: B905
+            if tensor() is not weight or weight._version != version:  # type: ignore[union-attr]
+                return False
+        return True
 
 
 def _version(tensor: torch.Tensor) -> int:
@@ -106,8 +115,8 @@ class _Graph:
         self.open = any(self.symbols) or any(
             isinstance(size, torch.SymInt) for each in examples if isinstance(each, torch.Tensor) for size in each.shape
         )
-        self.by_sizes: OrderedDict[tuple[int, ...], _Build] = OrderedDict()
-        self.by_weights: OrderedDict[tuple[_Held, ...], _Build] = OrderedDict()
+        self.by_sizes: dict[tuple[int, ...], _Build] = {}
+        self.by_weights: list[tuple[_Held, _Build]] = []
         self.changes = 0
         self.is_refused = False
 
@@ -131,7 +140,9 @@ class _Graph:
         if build is None:
             if len(self.by_sizes) == BUILDS_KEPT and self.options["fallback"]:
                 return self._by_pytorch(args)
-            build = _kept(self.by_sizes, key, self._build(args, {}))
+            if len(self.by_sizes) == BUILDS_KEPT:
+                del self.by_sizes[next(iter(self.by_sizes))]
+            build = self.by_sizes[key] = self._build(args, {})
         return build(args)
 
     def _by_pytorch(self, args: Sequence[Any]) -> list[Any]:
@@ -145,17 +156,16 @@ class _Graph:
 
     def _with_weights(self, args: Sequence[Any]) -> list[Any]:
         weights = [args[number] for number in self.static]
-        for held, build in self.by_weights.items():
-            if all(each.is_still(weight) for each, weight in zip(held, weights, strict=True)):
+        for held, build in self.by_weights:
+            if held.are_still(weights):
                 return build(args)
-        known = [held for held in self.by_weights
-                 if all(each.tensor() is weight for each, weight in zip(held, weights, strict=True))]  # fmt: skip
-        for held in known:  # the same tensors, written to
-            del self.by_weights[held]
-            self.changes += 1
+        there = len(self.by_weights)
+        self.by_weights = [each for each in self.by_weights if not each[0].are(weights)]  # written to since
+        self.changes += there - len(self.by_weights)
         constants = {number: array_of(args[number], "a weight") for number in self.static}
-        held = tuple(_Held(weakref.ref(weight), _version(weight)) for weight in weights)
-        return _kept(self.by_weights, held, self._build(args, constants))(args)
+        made = _Held.of(weights), self._build(args, constants)
+        self.by_weights = [*self.by_weights, made][-BUILDS_KEPT:]
+        return made[1](args)
 
     def _build(self, args: Sequence[Any], constants: Mapping[int, Any]) -> _Build:
         with unset_fake_temporarily():
@@ -190,7 +200,7 @@ class _Graph:
             assert isinstance(model, CompiledModel)  # a module has no open sizes
             loaded = load(model)
         kept = tuple((name, None if name else value) for name, value in results)
-        return _Build(loaded, tuple(param.name for param in params), tuple(places), kept)
+        return _Build(loaded, tuple((param.name, place) for param, place in zip(params, places, strict=True)), kept)
 
     def _sizes(self, args: Sequence[Any]) -> dict[str, int]:
         """The symbols' sizes: of arguments that are numbers, and of the shapes of tensors."""
@@ -203,13 +213,6 @@ class _Graph:
                 if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                     sizes.setdefault(str(size.node.expr), int(number))
         return sizes
-
-
-def _kept(builds: OrderedDict[Any, _Build], key: Any, build: _Build) -> _Build:
-    builds[key] = build
-    while len(builds) > BUILDS_KEPT:
-        builds.popitem(last=False)
-    return build
 
 
 def _is_weight(node: torch.fx.Node, example: Any) -> bool:

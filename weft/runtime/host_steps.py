@@ -89,10 +89,10 @@ def results_of(step: NumpyStep, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 def check_indices(indices: Array, step: CheckStep) -> None:
     """InputError for the first index that is not inside its axis."""
-    sizes = np.broadcast_to(np.array(step.sizes), indices.shape or (1,))
-    values = indices.reshape(sizes.shape)
+    values, sizes = indices.reshape(indices.shape or (1,)), np.array(step.sizes)
     outside = (values < -sizes) | (values >= sizes)
     if outside.any():
+        sizes = np.broadcast_to(sizes, outside.shape)
         index, size = int(values[outside][0]), int(sizes[outside][0])
         raise InputError(f"index {index} is outside of an axis of {size} elements", at=step.node,
                          hint=f"it must be in -{size}..{size - 1}")  # fmt: skip

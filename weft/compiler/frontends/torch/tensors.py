@@ -21,6 +21,9 @@ DTYPES: dict[torch.dtype, str] = {
 }  # fmt: skip
 """The names that the graph IR has for PyTorch's element types. Complex numbers have none."""
 
+_WITHOUT_NUMPYS = {numpy_dtype(name): key for key, name in DTYPES.items() if name.startswith(("bfloat", "float8"))}
+"""PyTorch's types by NumPy's, of those that NumPy has from elsewhere."""
+
 _CARRIERS: dict[int, torch.dtype] = {1: torch.uint8, 2: torch.int16}
 """Types by whose bits those reach NumPy that it has no type for."""
 
@@ -49,8 +52,8 @@ def array_of(tensor: torch.Tensor, what: str) -> Array:
 
 def tensor_of(array: Array) -> torch.Tensor:
     """A tensor on the memory of an array."""
-    if array.dtype.name in ("bfloat16", *(name for name in DTYPES.values() if name.startswith("float8"))):
-        dtype = next(key for key, name in DTYPES.items() if name == array.dtype.name)
-        carrier: Any = np.dtype(np.uint8 if array.dtype.itemsize == 1 else np.int16)
-        return torch.from_numpy(array.view(carrier)).view(dtype)
-    return torch.from_numpy(array)
+    dtype = _WITHOUT_NUMPYS.get(array.dtype)
+    if dtype is None:
+        return torch.from_numpy(array)
+    carrier: Any = np.dtype(np.uint8 if array.dtype.itemsize == 1 else np.int16)
+    return torch.from_numpy(array.view(carrier)).view(dtype)
