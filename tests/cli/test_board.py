@@ -14,7 +14,7 @@ from weft.boards.board import DATA
 
 def weft(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run ``weft board`` in ``folder``."""
-    command = [sys.executable, "-c", "from weft.cli import main; main()", "board", *map(str, words)]
+    command = [sys.executable, "-m", "weft", "board", *map(str, words)]
     environment = {**os.environ, "COLUMNS": "180"}
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, env=environment)
 

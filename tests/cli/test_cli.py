@@ -35,7 +35,7 @@ def width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def typed(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the command in ``folder`` as a user does."""
-    command = [sys.executable, "-c", "from weft.cli import main; main()", *map(str, words)]
+    command = [sys.executable, "-m", "weft", *map(str, words)]
     environment = {**os.environ, "COLUMNS": "120"}
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, env=environment)
 

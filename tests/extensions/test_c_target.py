@@ -196,7 +196,7 @@ def test_an_artifact_loads_where_the_target_is_and_nowhere_else(installed: Path,
     def run(*folders: Path) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
         words = ["run", str(path), "--input", str(tmp_path / "x.npy"), "--output", str(tmp_path / "y.npz")]
-        command = [sys.executable, "-c", "from weft.cli import main; main()", *words]
+        command = [sys.executable, "-m", "weft", *words]
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
 
     with_it, without = run(installed, FILE.parent), run()
