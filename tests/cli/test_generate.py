@@ -18,6 +18,8 @@ from weft.compiler.graph import Array
 
 from examples.story.network import Size, cached_module, training_module
 
+DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
+
 SIZE = Size(width=16, heads=2, layers=1, hidden=16, positions=12)
 
 
@@ -168,6 +170,9 @@ def test_what_does_not_fit_is_refused(folder: Path, capsys: pytest.CaptureFixtur
     assert "the prompt has no token" in refused(capsys, model, "-p", "", "--target", "cpu")
     assert "--stop 'ab' is no token of bytes" in refused(capsys, model, "-p", "x", "--target", "cpu", "--stop", "ab")
     assert "cannot be read" in refused(capsys, folder / "none.onnx", "-p", "x")
+    said = refused(capsys, DIGITS, "-p", "x")
+    assert "no input of tokens, which are whole numbers: 'image' is float32[1, 1, 8, 8]" in said
+    assert "compiling" not in said
     larger = Size(width=16, heads=2, layers=1, hidden=16, positions=12, tokens=300)
     start = weft.train.initialised(training_module(larger, {}, 1, 1)[1], seed=3)
     weft.export_onnx(cached_module(larger, start), folder / "large.onnx")

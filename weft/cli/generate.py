@@ -17,7 +17,7 @@ from ..runtime.errors import InputError, SessionError
 from ..runtime.module import LoadedModule
 from ..runtime.sampling import Generated, Sampling, generate
 from ..runtime.session import Session
-from ..runtime.session_sizes import session_shapes
+from ..runtime.session_sizes import require_tokens, session_shapes
 from ..runtime.tokenisers import BYTES, Tokeniser, tokeniser
 from .app import app
 from .output import CacheOption, JsonOption, ShapeOption, err, input_file, out, parse_shapes, print_json
@@ -167,10 +167,12 @@ class _How(NamedTuple):
 
 def _session_shapes(source: Path, how: _How) -> dict[str, tuple[int, ...]]:
     """Sizes that a model leaves open; SessionError in the words of the command line."""
-    try:
-        from ..compiler.frontends import read
+    from ..compiler.frontends import read
 
-        return session_shapes(read(source).inputs(parse_shapes(how.shape)), how.positions)
+    inputs = read(source).inputs(parse_shapes(how.shape))
+    require_tokens(inputs)
+    try:
+        return session_shapes(inputs, how.positions)
     except SessionError as error:
         raise SessionError(
             error.message, hint="--shape gives an input's shape, --positions the room for tokens"

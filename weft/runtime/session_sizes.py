@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..compiler.graph.dtypes import is_float
 from ..compiler.graph.symbolic import SymbolicInput
 from .errors import SessionError
 from .session_roles import KNOWN, PAIRS
+
+
+def require_tokens(inputs: Sequence[SymbolicInput]) -> None:
+    """SessionError if no input can be tokens, which is told before a model is compiled."""
+    if all(is_float(each.dtype) for each in inputs):
+        given = ", ".join(f"{each.name!r} is {each}" for each in inputs) or "there is none"
+        raise SessionError(f"the model has no input of tokens, which are whole numbers: {given}",
+                           hint="a decoder has one; 'weft run' runs other models")  # fmt: skip
 
 
 def session_shapes(
