@@ -14,6 +14,7 @@ from weft.compiler.compile import prepared
 from weft.compiler.frontends import read
 from weft.compiler.targets.accel.cost.tile_costs import (
     FOR_OTHERS,
+    WITHOUT_THREADS,
     buffers_of,
     estimate,
     estimates,
@@ -87,6 +88,7 @@ def _one_by_one(problem: Problem) -> list[Tiling]:
 
 def _widest(problem: Problem, threads: int, most: int, widest: float, step: float) -> list[tuple[float, Tiling]]:
     """Tilings of ``most`` widths with what they are ranked by."""
+    factor = WITHOUT_THREADS if threads < problem.threads else 1
     problem = replace(problem, threads=threads)
     _, groups, height, width = problem.output
     found: list[tuple[float, Tiling]] = []
@@ -101,7 +103,7 @@ def _widest(problem: Problem, threads: int, most: int, widest: float, step: floa
                 tiling = Tiling(group, row, columns, reduction, outer, part, part_row, problem.threads)
                 cost, work = estimate(problem, tiling), work_of(problem, tiling)
                 if cost is not None and work is not None:
-                    found.append((cost + FOR_OTHERS * work.traffic, tiling))
+                    found.append((cost * factor + FOR_OTHERS * work.traffic, tiling))
                     break
         if len(found) > before:
             widths, widest = widths + 1, columns * step
