@@ -64,7 +64,7 @@ def run_on_system(
 def _throughput(module: SystemModule | PipelineModule, items: int) -> str:
     if isinstance(module, PipelineModule):
         times = module.alone() / module.interval
-        return (f"{items} items in {module.cycles:,} cycles, one after the other in {module.interval:,}: "
+        return (f"{items} items in {module.cycles:,} cycles; where all cores are busy, one every {module.interval:,}: "
                 f"{times:.2f} x the throughput of one core")  # fmt: skip
     times = items * module.alone() / module.cycles
     return f"{items} items in {module.cycles:,} cycles: {times:.2f} x the throughput of one core"
