@@ -73,5 +73,5 @@ $(DOCS): $(DEMO)
 	touch $@
 
 $(TORCH): $(DEV)
-	$(PIP) torch==2.13.0 expecttest
+	$(PIP) torch==2.13.0 onnxscript==0.7.2 expecttest
 	touch $@

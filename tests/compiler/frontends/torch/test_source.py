@@ -295,3 +295,15 @@ def test_norms_in_training_keep_moments_in_pytorchs_types(dtype: torch.dtype) ->
     np.testing.assert_allclose(
         made["running_var.next"].astype(np.float32), module.running_var.float().numpy(), atol=0.02
     )
+
+
+def test_a_branch_on_values_is_named_with_its_line_and_the_ways_out() -> None:
+    class Branches(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.sum() > 0:  # decided by Python
+                return x * 2
+            return x
+
+    with pytest.raises(ModelError, match=r"at test_source.py:\d+ \(if x.sum\(\) > 0:") as caught:
+        from_torch(Branches(), (torch.randn(3),))
+    assert "torch.where" in caught.value.hint

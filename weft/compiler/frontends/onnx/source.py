@@ -17,9 +17,11 @@ from .symbolic import infer_types, symbolic_inputs
 
 
 class OnnxSource:
-    """A model given as a path, as the bytes of a file, or as a protobuf. Raises ModelError if it cannot be read."""
+    """A model given as a path, as the bytes of a file, or as a protobuf. ``largest_results``: as `from_onnx` has it.
+    Raises ModelError if it cannot be read."""
 
-    def __init__(self, model: str | Path | bytes | onnx.ModelProto) -> None:
+    def __init__(self, model: str | Path | bytes | onnx.ModelProto, *, largest_results: bool = True) -> None:
+        self._largest_results = largest_results
         self.name = Path(model).stem if isinstance(model, (str, Path)) else "model"
         self._model = load_model(model)
         self.output_names = tuple(value.name for value in self._model.graph.output)
@@ -28,7 +30,9 @@ class OnnxSource:
         return symbolic_inputs(self._model, shapes)
 
     def module(self, shapes: Mapping[str, Sequence[int]], *, require_quantised: bool) -> Module:
-        return from_onnx(self._model, shapes, require_quantised=require_quantised)
+        return from_onnx(
+            self._model, shapes, require_quantised=require_quantised, largest_results=self._largest_results
+        )
 
     def cut(self, shapes: Mapping[str, Sequence[int]], error: NeedsValueError) -> tuple[OnnxSource, Tail]:
         """The part that can be compiled, and what depends on results whose size, or course, the values of a run
@@ -55,7 +59,7 @@ class OnnxSource:
                 )
             sizes[0].dim_value = batch
         del model.graph.value_info[:]
-        made = OnnxSource(model)
+        made = OnnxSource(model, largest_results=self._largest_results)
         made.name = self.name
         return made
 

@@ -12,12 +12,12 @@ from ....imports import IMPORTS
 from ..errors import ModelError
 
 if TYPE_CHECKING:
-    from .source import TorchSource
+    from ..source import Source
 
 HINT = "pip install 'weft[torch]'"
 
 
-def open_model(model: Any) -> TorchSource | None:
+def open_model(model: Any) -> Source | None:
     """The source of an exported program or of the file of one; None for what is nothing of PyTorch's.
 
     Raises ModelError for a module, which has no sizes before it is captured.
@@ -39,13 +39,13 @@ def open_model(model: Any) -> TorchSource | None:
                          hint="give weft.from_torch(module, example_inputs)")  # fmt: skip
     if isinstance(model, torch.export.ExportedProgram):
         with IMPORTS:
-            from .source import TorchSource
+            from .source import source_of
 
-        return TorchSource(model)
+        return source_of(model)
     return None
 
 
-def from_torch(*args: Any, **kwargs: Any) -> TorchSource:
+def from_torch(*args: Any, **kwargs: Any) -> Source:
     """A module of PyTorch, captured with example inputs, as `weft.compile` takes it: see `source.from_torch`.
 
     from_torch(model, args=(), kwargs=None, *, dynamic_shapes=None, name="")

@@ -22,6 +22,7 @@ from ..onnx.loop import looped
 from . import backward, index, move, norm, pointwise, product, quantised, reduce, window
 from .site import REFUSED, RULES, Site
 from .tensors import DTYPES, array_of, dtype_name
+from .values import BY_VALUES
 
 RULE_MODULES = (backward, index, move, norm, pointwise, product, quantised, reduce, window)
 """The modules that fill `RULES`."""
@@ -45,14 +46,9 @@ CREATED = frozenset(
 """Operators whose results depend on types and sizes alone: PyTorch computes them while a graph is read. What
 ``empty`` leaves open is zero."""
 
-_DATA = "the shape of its result depends on values"
 _CHANCE = "it is random"
 REFUSED.update({
-    **{f"aten.{name}": _DATA for name in ("nonzero.default", "masked_select.default", "unique.default",
-                                         "_unique2.default", "unique_consecutive.default", "unique_dim.default",
-                                         "repeat_interleave.Tensor", "bincount.default")},
-    **{f"aten.{name}": "a value of a tensor becomes a number of the program" for name in (
-        "_local_scalar_dense.default", "item.default")},
+    **BY_VALUES,
     **{f"aten.{name}": _CHANCE for name in (
         "rand.default", "randn.default", "randperm.default", "randint.low", "randint.default", "rand_like.default",
         "randn_like.default", "native_dropout.default", "bernoulli.p", "bernoulli.default", "multinomial.default",
@@ -100,8 +96,9 @@ def span_of(node: Node) -> Span:
     return Span((f"{path}.{node.name}" if path else node.name,), node.name)
 
 
-def refuse_unknown(graph_module: GraphModule) -> None:
-    """Raise a `ModelError` that names every operator without a rule, with the lines that call it."""
+def refuse_unknown(graph_module: GraphModule, *, by_values: bool = True) -> None:
+    """Raise a `ModelError` that names every operator without a rule, with the lines that call it. ``by_values``: those
+    among them that need the values of a run."""
     unknown: Counter[str] = Counter()
     places: dict[str, list[str]] = {}
     for module in graph_module.modules():
@@ -112,6 +109,8 @@ def refuse_unknown(graph_module: GraphModule) -> None:
             if node.op != "call_function" or not isinstance(node.target, torch._ops.OperatorBase):
                 continue
             if is_known(target) or target in HIGHER_ORDER or isinstance(node.meta.get("val"), NUMBERS):
+                continue
+            if not by_values and target in BY_VALUES:
                 continue
             unknown[target] += 1
             places.setdefault(target, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import sympy
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, OutputSpec
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from ....shown import with_article
@@ -19,8 +21,10 @@ from ...graph import Attrs, Constant, Expr, Function, Module, Span, TensorType, 
 from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_symbolic, sizes_text
 from ..errors import ModelError
 from ..refusals import refuse_floats, refuse_unknown_shapes
-from .reader import GraphReader, at_sizes, refuse_unknown
+from ..source import Source
+from .reader import GraphReader, at_sizes, refuse_unknown, where_in_source
 from .tensors import array_of, dtype_name
+from .values import BY_VALUES, by_onnx, first_by_values
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -37,8 +41,22 @@ class _Input:
     dtype: str
 
 
+def source_of(program: ExportedProgram, name: str = "model", symbols: Mapping[str, str] | None = None) -> Source:
+    """The source of an exported program: a `TorchSource`, or, where values of a run decide sizes, one of ONNX."""
+    decomposed = _decomposed(program)
+    first = first_by_values(decomposed.graph_module)
+    if first is None:
+        return TorchSource(decomposed, name, symbols)
+    refuse_unknown(decomposed.graph_module, by_values=False)
+    users = [spec for spec in decomposed.graph_signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
+    place = where_in_source(first)
+    why = BY_VALUES.get(str(first.target), "its size depends on values")
+    reason = f"{first.target}{f' at {place}' if place else ''}: {why}"
+    return by_onnx(decomposed, name, _names(decomposed, len(users)), reason)
+
+
 class TorchSource:
-    """An exported program, ready to be compiled for any target (`weft.compile`).
+    """An exported program in core operators, ready to be compiled for any target (`weft.compile`).
 
     Inputs have the names of the arguments of ``forward``. The outputs of a dictionary have its keys for names, others
     are ``output`` or ``output0``, ``output1``, ... A buffer that the model changes is an input of its own name, and an
@@ -49,7 +67,7 @@ class TorchSource:
 
     def __init__(self, program: ExportedProgram, name: str = "model", symbols: Mapping[str, str] | None = None) -> None:
         self.name = name
-        self._program = _decomposed(program)
+        self._program = program
         self._symbols = dict(symbols or {})  # PyTorch's names of open sizes to the user's
         refuse_unknown(self._program.graph_module)
         signature = self._program.graph_signature
@@ -215,6 +233,17 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
+_BRANCH = "choose by torch.where or torch.cond; torch.compile(module, backend='weft') leaves the choice to Python"
+
+
+def _place(error: Exception) -> str:
+    """The last line outside of PyTorch and of this package that led to an error."""
+    inside = (str(Path(torch.__file__).parent), str(Path(__file__).parents[3]))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(inside)]
+    last = frames[-1] if frames else None
+    return f"{Path(last.filename).name}:{last.lineno} ({last.line})" if last is not None else ""
+
+
 def _names(program: ExportedProgram, count: int) -> list[str]:
     """Of the user's outputs: by the keys under which ``forward`` returns them, if it does."""
     plain = ["output"] if count == 1 else [f"output{number}" for number in range(count)]
@@ -227,13 +256,13 @@ def _names(program: ExportedProgram, count: int) -> list[str]:
     return named if all(named) and len(set(named)) == count else plain
 
 
-def open_program(path: str | Path) -> TorchSource:
+def open_program(path: str | Path) -> Source:
     """The source of a file that ``torch.export.save`` wrote. Raises ModelError."""
     try:
         program = torch.export.load(str(path))
     except Exception as error:  # a damaged archive raises whatever its parts raise
         raise ModelError(f"{str(path)!r} cannot be read as an exported program: {_reason(error)}") from error
-    return TorchSource(program, Path(path).stem)
+    return source_of(program, Path(path).stem)
 
 
 def from_torch(
@@ -243,7 +272,7 @@ def from_torch(
     *,
     dynamic_shapes: Any = None,
     name: str = "",
-) -> TorchSource:
+) -> Source:
     """A PyTorch model as `weft.compile` takes it.
 
     model
@@ -260,7 +289,7 @@ def from_torch(
     Raises ModelError for what cannot be captured or read; the text names the operators and the lines.
     """
     if isinstance(model, ExportedProgram):
-        return TorchSource(model, name or "model", _symbol_names(model, dynamic_shapes))
+        return source_of(model, name or "model", _symbol_names(model, dynamic_shapes))
     if not isinstance(model, torch.nn.Module):
         raise ModelError(
             f"model is {with_article(type(model).__name__)}, but must be a torch.nn.Module or an ExportedProgram"
@@ -271,11 +300,13 @@ def from_torch(
         with torch.no_grad():
             program = torch.export.export(model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
     except Exception as error:  # capturing runs the user's code, which raises anything
+        place = _place(error)
         raise ModelError(
-            f"torch.export cannot capture {type(model).__name__}: {_reason(error)}",
-            hint="torch.export.export(model, args, strict=False) shows the whole reason",
-        ) from error
-    return TorchSource(program, name or type(model).__name__.lower(), _symbol_names(program, dynamic_shapes))
+            f"torch.export cannot capture {type(model).__name__}: {_reason(error)}{f' (at {place})' if place else ''}",
+            hint=_BRANCH if isinstance(error, GuardOnDataDependentSymNode) else
+                 "torch.export.export(model, args, strict=False) shows the whole reason",
+        ) from error  # fmt: skip
+    return source_of(program, name or type(model).__name__.lower(), _symbol_names(program, dynamic_shapes))
 
 
 def _symbol_names(program: ExportedProgram, dynamic_shapes: Any) -> dict[str, str]:
