@@ -307,3 +307,31 @@ def test_a_branch_on_values_is_named_with_its_line_and_the_ways_out() -> None:
     with pytest.raises(ModelError, match=r"at test_source.py:\d+ \(if x.sum\(\) > 0:") as caught:
         from_torch(Branches(), (torch.randn(3),))
     assert "torch.where" in caught.value.hint
+
+
+def test_inverses_keep_no_tokens_of_their_checks() -> None:
+    class Filter(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            near = x @ x.T + torch.eye(3)
+            return torch.linalg.inv(near) @ x + torch.linalg.solve(near, x) * torch.linalg.det(near)
+
+    x = torch.randn(3, 2)
+    source = from_torch(Filter(), (x,))
+    assert ([each.name for each in source.inputs({})], source.output_names) == (["x"], ("output",))
+    assert_equal_to_eager(Filter(), x, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("rows", [2, 6])
+def test_a_map_over_rows(rows: int) -> None:
+    from torch._higher_order_ops.map import map as over_rows
+
+    class Mapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = over_rows(lambda row: torch.tanh(self.layer(row)), x)
+            return result
+
+    assert_equal_to_eager(Mapped(), torch.randn(rows, 3, 4))

@@ -75,6 +75,24 @@ def test_results_of_many_sizes(program: Callable[[torch.Tensor], torch.Tensor]) 
         assert_equal(loaded.run({"x": x.numpy()}), {"output": Whole()(x)})
 
 
+def test_a_loop_runs_as_long_as_values_say() -> None:
+    class Grows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            grown: torch.Tensor = torch.while_loop(
+                lambda y: y.abs().max() < 100, lambda y: (y * 1.5,), (self.layer(x),)
+            )[0]
+            return grown
+
+    module, x = Grows().eval(), torch.randn(2, 4)
+    loaded = weft.load(weft.compile(from_torch(module, (x,)), target="cpu"))
+    for scale in (0.01, 1.0, 30.0):
+        assert_equal(loaded.run({"x": (x * scale).numpy()}), {"output": module(x * scale)})
+
+
 def test_suppressed_boxes_are_left_out() -> None:
     """torchvision's operator, whose results have as many rows as boxes are kept."""
     library = torch.library.Library("torchvision", "FRAGMENT")

@@ -65,7 +65,7 @@ IGNORED = frozenset({
 })  # fmt: skip
 """Checks that PyTorch writes into a graph; sizes are checked when it is read."""
 
-HIGHER_ORDER = ("cond", "scan")
+HIGHER_ORDER = ("cond", "scan", "map_impl")
 NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 """What stands for results that are sizes, which PyTorch has worked out."""
 
@@ -110,7 +110,7 @@ def refuse_unknown(graph_module: GraphModule, *, by_values: bool = True) -> None
                 continue
             if is_known(target) or target in HIGHER_ORDER or isinstance(node.meta.get("val"), NUMBERS):
                 continue
-            if not by_values and target in BY_VALUES:
+            if (not by_values and target in BY_VALUES) or _is_a_check(node):
                 continue
             unknown[target] += 1
             places.setdefault(target, [])
@@ -127,6 +127,11 @@ def refuse_unknown(graph_module: GraphModule, *, by_values: bool = True) -> None
         f"{len(unknown)} operator{'s' if len(unknown) > 1 else ''} of PyTorch cannot be read: {'; '.join(lines)}",
         hint="write these lines in other operators, or export the part before and the part after them",
     )
+
+
+def _is_a_check(node: Node) -> bool:
+    """Whether a node is one of `IGNORED` that has to stay in its place among others, by tokens that they hand on."""
+    return str(node.target) == "with_effects" and str(node.args[1]) in IGNORED
 
 
 def at_sizes(expression: sympy.Expr, sizes: Sizes) -> sympy.Expr:
@@ -216,6 +221,8 @@ class GraphReader:
         name = str(target)
         if name in IGNORED:
             return None
+        if _is_a_check(node):
+            return (None,) * len(known)
         if name in CREATED:
             return self._created(node)
         kwargs = self._plain(map_arg(node.kwargs, lambda each: _Held(values[each])), node)
@@ -226,6 +233,9 @@ class GraphReader:
         site = Site(name, span, types)
         if name == "scan":
             return self._scan(site, *args)
+        if name == "map_impl":
+            body, xs, more = args
+            return self._scan(site, body, (), xs, more)
         kwargs = {key: value for key, value in kwargs.items() if key not in _NOT_OURS}
         result = RULES[name](site, *args, **kwargs)
         for made, wanted in zip(result if isinstance(result, tuple) else (result,), types, strict=False):

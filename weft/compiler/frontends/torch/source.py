@@ -96,6 +96,8 @@ class TorchSource:
             sizes = tuple(size.node.expr if isinstance(size, torch.SymInt) else int(size) for size in value.shape)
             self._fields[name] = _Input(name, sizes, dtype_name(value.dtype, f"input {name!r}"))
             return self._fields[name]
+        if spec.kind is InputKind.TOKEN:  # of the order of checks
+            return None
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             tensors = {**self._program.state_dict, **self._program.constants}
             return Constant(array_of(tensors[spec.target], f"{spec.target!r}"), spec.target)
@@ -112,6 +114,8 @@ class TorchSource:
                 name = next(names)
                 if not isinstance(spec.arg, ConstantArgument):
                     result.append((name, spec))
+            elif spec.kind is OutputKind.TOKEN:
+                continue
             elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
                 result.append((f"{spec.target}{NEXT}", spec))
             else:

@@ -28,6 +28,7 @@ BY_VALUES = {
         "unique_consecutive.default", "unique_dim.default", "repeat_interleave.Tensor", "bincount.default")},
     **{f"aten.{name}": "a value of a tensor becomes a number of the program" for name in (
         "_local_scalar_dense.default", "item.default")},
+    "while_loop": "how often it runs depends on values",
     "torchvision.nms.default": "the shape of its result depends on values",
 }  # fmt: skip
 """Operators that need the values of a run, with the reason."""
