@@ -360,6 +360,7 @@ ASKED_BY_NAME = {
     "loops/whole_products": 8,
     "passes/emit_integers": 3,
     "passes/emit_sums": 3,
+    "passes/float32_by_integers": 1,
     "passes/hand_over": 1,
     "passes/integer_rows": 5,
     "passes/legalise": 7,

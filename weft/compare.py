@@ -103,9 +103,11 @@ def compare(
     )
 
 
-def rounded_apart(module: Module, first: str, second: str) -> int:
+def rounded_apart(module: Module, first: str, second: str, core: CoreConfig) -> int:
     """How many of a model's values ask for sums that are rounded in float32, as those of LiteRT's files do, where one
-    of the places is a core, which rounds exact sums (docs/integers.md), and the other one is not."""
+    of the places is a core that rounds exact sums (docs/integers.md), and the other one is not."""
+    if core.float32_rounding:
+        return 0
     if len({name not in (REFERENCE, *target_names()) or name == "accel" for name in (first, second)}) == 1:
         return 0
     return sum(map(rounds_in_float32, topological_order(module.main.body)))

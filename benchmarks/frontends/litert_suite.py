@@ -2,6 +2,7 @@
 
     python benchmarks/frontends/litert_suite.py                       # what the graph means, in NumPy: all cases
     python benchmarks/frontends/litert_suite.py --target cpu    # compiled, networks too; or accel: functional simulator
+    python benchmarks/frontends/litert_suite.py --target accel --config pynq-float32    # a core that rounds in float32
     python benchmarks/frontends/litert_suite.py --family pools --verbose
     python benchmarks/frontends/litert_suite.py --mutations 10000  # damaged files: one named error each, or a graph
     python benchmarks/frontends/litert_suite.py --target cpu --file a.tflite b.tflite    # any files, with random inputs
@@ -30,6 +31,7 @@ import numpy as np
 import weft
 from weft.compiler.frontends.litert.source import LitertSource
 from weft.compiler.graph import evaluate_function
+from weft.hw.config import load_config
 
 from benchmarks.zoo.litert_cases import FAMILIES, Case
 from benchmarks.zoo.litert_layers import layers
@@ -50,19 +52,19 @@ EVERYTHING: dict[str, Callable[[], Iterable[Case]]] = {
 
 @dataclass(frozen=True)
 class Reason:
-    """Why results may differ: of cases whose names begin so, by so many steps at most, in so large a share, on these
-    targets."""
+    """Why results may differ: of cases whose names begin so, by so many steps at most, in so large a share."""
 
     begins: tuple[str, ...]
     dtype: str
     steps: float
     why: str
     share: float = 1.0
-    targets: tuple[str, ...] = TARGETS
+    exact: bool = False  # where exact sums are rounded alone
 
-    def fits(self, name: str, target: str) -> bool:
+    def fits(self, name: str, exact_sums: bool) -> bool:
         words = name.split()
-        return words[0] in self.begins and (not self.dtype or self.dtype in words) and target in self.targets
+        fits = words[0] in self.begins and (not self.dtype or self.dtype in words)
+        return fits and (exact_sums or not self.exact)
 
 
 PRODUCTS = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "MUL", "MEAN")
@@ -70,7 +72,7 @@ EXACT = "exact sums are rounded, halves up; the interpreter rounds in float32, h
 
 APART = (
     *(
-        Reason(PRODUCTS, text, 1, EXACT, share, ("graph", "accel"))
+        Reason(PRODUCTS, text, 1, EXACT, share, exact=True)
         for text, share in (("layer", 0.01), ("halves", 0.5), ("wide", 0.5))
     ),
     Reason(("QUANTIZE",), "int16", 1, "two roundings"),
@@ -108,7 +110,7 @@ class Outcome:
     size: int = 0  # results, and with `share` how many of them differ
 
 
-def computed(case: Case, target: str) -> list[Array]:
+def computed(case: Case, target: str, config: str = "pynq") -> list[Array]:
     """What weft computes: by the graph's meaning in NumPy, or compiled for a target. Raises WeftError."""
     source = LitertSource(case.model, case.name)
     given = {each.name: array for each, array in zip(source.inputs({}), case.arrays, strict=True)}
@@ -116,7 +118,12 @@ def computed(case: Case, target: str) -> list[Array]:
     if target == "graph":
         found = evaluate_function(source.module(shapes).main, case.arrays)
         return list(found) if isinstance(found, tuple) else [found]
-    return list(weft.load(weft.compile(source, target=target, shapes=shapes)).run(given).values())
+    core = config if target == "accel" else None
+    return list(weft.load(weft.compile(source, core, target=target, shapes=shapes)).run(given).values())
+
+
+def rounds_exact_sums(target: str, config: str) -> bool:
+    return target == "graph" or (target == "accel" and not load_config(config).float32_rounding)
 
 
 def compared(got: Array, wanted: Array) -> tuple[str, float, float]:
@@ -141,13 +148,13 @@ def compared(got: Array, wanted: Array) -> tuple[str, float, float]:
     )
 
 
-def tried(family: str, case: Case, target: str) -> Outcome:
+def tried(family: str, case: Case, target: str, config: str = "pynq") -> Outcome:
     try:
         wanted = interpreted(case.model, case.arrays)
     except (RuntimeError, ValueError) as error:
         return Outcome(family, case.name, "unjudged", reason=" ".join(str(error).split())[:120])
     try:
-        results = [compared(*pair) for pair in zip(computed(case, target), wanted, strict=True)]
+        results = [compared(*pair) for pair in zip(computed(case, target, config), wanted, strict=True)]
     except weft.WeftError as error:
         floats = target == "accel" and "is not quantised" in error.message
         return Outcome(family, case.name, "floats" if floats else "refused", reason=str(error))
@@ -155,17 +162,20 @@ def tried(family: str, case: Case, target: str) -> Outcome:
     size = sum(each.size for each in wanted)
     if result != "different":
         return Outcome(family, case.name, result, steps, share, size=size)
-    reason = next((each for each in APART if each.fits(case.name, target)), None)
+    exact = rounds_exact_sums(target, config)
+    reason = next((each for each in APART if each.fits(case.name, exact)), None)
     apart = reason is not None and steps <= reason.steps and share <= reason.share
     kind, why = "apart" if apart else "different", reason.why if reason else ""
     return Outcome(family, case.name, kind, steps, share, why, size)
 
 
-def outcomes(families: Mapping[str, Callable[[], Iterable[Case]]], target: str, text: str) -> Iterator[Outcome]:
+def outcomes(
+    families: Mapping[str, Callable[[], Iterable[Case]]], target: str, config: str, text: str
+) -> Iterator[Outcome]:
     for family, cases in families.items():
         for case in cases():
             if text.lower() in case.name.lower():
-                yield tried(family, case, target)
+                yield tried(family, case, target, config)
 
 
 def case_of_file(path: str) -> Case:
@@ -243,6 +253,7 @@ def seeds() -> list[bytes]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", choices=TARGETS, default="graph")
+    parser.add_argument("--config", default="pynq", help="the core of --target accel")
     parser.add_argument("--family", action="append", choices=sorted(EVERYTHING))
     parser.add_argument("--file", nargs="+", default=[], metavar="FILE", help="these files, instead")
     parser.add_argument("--layers", action="store_true", help="of the files: each operator by itself")
@@ -251,7 +262,8 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--json", metavar="FILE")
     args = parser.parse_args()
-    print(f"{platform.processor() or platform.machine()}, target {args.target}")
+    core = f", core {args.config}" if args.target == "accel" else ""
+    print(f"{platform.processor() or platform.machine()}, target {args.target}{core}")
     if args.mutations:
         ends, wrong = survived(seeds(), args.mutations)
         print(*wrong, sep="\n")
@@ -264,7 +276,7 @@ def main() -> int:
     if args.file:
         cases = map(case_of_file, args.file)
         families = {"files": lambda: itertools.chain.from_iterable(map(layers, cases)) if args.layers else cases}
-    for each in outcomes(families, args.target, args.only):
+    for each in outcomes(families, args.target, args.config, args.only):
         found.append(each)
         if each.result in ("different", "refused") or (args.verbose and each.result in ("apart", "unjudged")):
             print(f"{each.result}: {each.case}: {each.share:.1%} by up to {each.steps:g} {each.reason}")

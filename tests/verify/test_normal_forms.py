@@ -82,6 +82,15 @@ def test_requantises_are_equal_where_they_are_the_same_function() -> None:
     assert _requantised(x, 3, 0, 7, (-120, -100, 90), 2) % 4 == int(of_int(-400)) % 4
 
 
+def test_a_requantise_rounds_in_float32_or_it_does_not() -> None:
+    parameters = [of_int([[value]]) for value in (3, 5, 7)]
+    exact, float32 = (
+        requantise(KEYS, A[0][:, None], *parameters, (2, -100, 90), rounding=rounding)  # type: ignore[arg-type]
+        for rounding in ("exact", "float32")
+    )
+    assert (exact != float32).all()
+
+
 def test_requantises_differ_by_every_parameter() -> None:
     x = A[0]
     base = (3, 5, 7, (2, -100, 90), 0)

@@ -57,7 +57,7 @@ def compare_command(
         check_inputs(values, model_inputs(module), batches=False)
         status.update(f"running on {first} and {second}")
         found = compare(module, first, second, values, config=core, threads=threads, tolerance=tolerance)
-    wrong, apart = found.first_difference, rounded_apart(module, first, second)
+    wrong, apart = found.first_difference, rounded_apart(module, first, second, core)
     if as_json:
         print_json({"first": first, "second": second, "tensors": [vars(item) for item in found.differences],
                     "first_difference": wrong.tensor if wrong else None, "only_first": found.only_first,

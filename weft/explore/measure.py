@@ -135,34 +135,36 @@ def open_network(path: str | Path) -> Network:
 
 
 @lru_cache(maxsize=16)
-def integer_module(path: str, digest: str, batch: int, block: int, tables: bool = False) -> Module:
+def integer_module(
+    path: str, digest: str, batch: int, block: int, tables: bool = False, float32: bool = False
+) -> Module:
     """A network after the passes that know of a core only the ``block`` of its products of computed matrices, and
-    whether it has tables."""
+    whether it has tables and rounds in float32."""
     content = Path(path).read_bytes()
     if hashlib.sha256(content).hexdigest()[:32] != digest:
         raise ExploreError("the file has changed since the exploration began", at=path, hint="begin again")
     source, shapes = for_batch(read(path), batch)
     module, _ = module_and_tail(source, shapes, require_quantised=True)
-    return PassManager(integer_passes(block, tables=tables, core=True)).run(module)
+    return PassManager(integer_passes(block, tables=tables, core=True, float32=float32)).run(module)
 
 
 def packed(design: Design, network: Network) -> Module:
     """A network as the design's linker takes it, before chains are made."""
     options = AccelOptions(design.config, design.rate, vthreads=design.vthreads)
-    block, tables = _integer_form(design)
-    before = [each.name for each in integer_passes(block, tables=tables, core=True)]
+    block, tables, float32 = _integer_form(design)
+    before = [each.name for each in integer_passes(block, tables=tables, core=True, float32=float32)]
     passes = find_target("accel").passes(options, quantised=True)[len(before) :]
     with collector_waits():
         return PassManager(passes, ran=before).run(_integers(design, network))
 
 
-def _integer_form(design: Design) -> tuple[int, bool]:
-    return Blocks.of(design.config).product_block, design.config.tables > 0
+def _integer_form(design: Design) -> tuple[int, bool, bool]:
+    core = design.config
+    return Blocks.of(core).product_block, core.tables > 0, core.float32_rounding > 0
 
 
 def _integers(design: Design, network: Network) -> Module:
-    block, tables = _integer_form(design)
-    return integer_module(network.path, network.digest, design.config.batch, block, tables)
+    return integer_module(network.path, network.digest, design.config.batch, *_integer_form(design))
 
 
 def compiled(design: Design, network: Network, module: Module | None = None) -> CompiledModel:

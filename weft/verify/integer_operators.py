@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..compiler.graph.roundings import EXACT_SUMS, FLOAT32
 from .errors import NotProvedError
 from .field import MOST_TERMS, Elements, Numbers, add, halves, join, matrix_product, multiply, of_int
 from .keyed import Keys
@@ -190,6 +191,13 @@ def _channels(parameters: Array, rank: int) -> Elements:
     return of_int(parameters).reshape((1, -1) + (1,) * (rank - 2))
 
 
+def _rounded(sums: Numbers, multiplier: Numbers, shift: Numbers, rounding: str) -> Numbers:
+    if rounding == FLOAT32:
+        product = sums.astype(np.float32) * multiplier.astype(np.float32)
+        return np.rint(product.astype(np.float64) / np.exp2(shift)).astype(np.int64)
+    return (sums * multiplier + (np.int64(1) << (shift - 1))) >> shift
+
+
 def requantise(context: Context, values: Values, constants: Constants, attrs: Attributes) -> Value:
     """A left shift is a step of its own: what is shifted is a value of at most 256 numbers, its result is none."""
     if left := attrs.get("left_shift", 0):
@@ -197,17 +205,17 @@ def requantise(context: Context, values: Values, constants: Constants, attrs: At
         return multiply_immediate(context, [narrow], (), {"weight": 1 << left})
     (x,), (bias, multiplier, shift) = values, (each.astype(np.int64) for each in constants[:3])
     zero_point, low, high = attrs["zero_point"], attrs["low"], attrs["high"]
-    keys = context.keys
+    keys, rounding = context.keys, attrs.get("rounding", EXACT_SUMS)
 
     def of_numbers(table: Numbers) -> Numbers:
-        product = _wrapped(table + bias) * multiplier
-        rounded = (product + (np.int64(1) << (shift - 1))) >> shift
+        rounded = _rounded(_wrapped(table + bias), multiplier, shift, rounding)
         return np.asarray(np.clip(rounded + zero_point, low, high))
 
     def of_values() -> Value:
         elements = x.elements(keys)
         parts = [_channels(each, elements.ndim) for each in (bias, multiplier, shift)]
-        found = requantised(keys, elements, parts[0], parts[1], parts[2], (zero_point, low, high))
+        limits = zero_point, low, high
+        found = requantised(keys, elements, parts[0], parts[1], parts[2], limits, rounding=rounding)
         return Value(lambda: plain(found), low, high, float(1 + abs(zero_point)))
 
     return _elementwise(context, values, of_numbers, of_values)

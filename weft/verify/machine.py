@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..compiler.graph.roundings import EXACT_SUMS, FLOAT32
 from ..hw.config import LOOP_LEVELS, CoreConfig
 from ..hw.isa import Engine, Finish, Gemm, Instruction, Load, Loop, Scratchpad, Store, Vector, VectorOp, VectorTarget
 from ..hw.load_counts import entries_of, takes_records
@@ -410,7 +411,10 @@ class Machine:
         if kind.any():
             x, rows = closed(self.keys, x[a], kind), np.arange(len(a))
         limits = i.zero_point, i.low, i.high
-        elements = requantise(self.keys, x, bias, factor, amount, limits, i.left_shift, (rows, each))
+        elements = requantise(
+            self.keys, x, bias, factor, amount, limits, i.left_shift, (rows, each),
+            rounding=FLOAT32 if i.float32 else EXACT_SUMS,
+        )  # fmt: skip
         none, one = np.zeros((1, 1), np.uint8), np.ones((1, 1))
         least, most = (np.full((1, 1), min(end, i.high) << i.left_shift, np.int64) for end in (i.low, i.high))
         size = one * ((1 + abs(i.zero_point) + abs(i.high)) << i.left_shift)

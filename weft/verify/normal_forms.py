@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ..compiler.graph.roundings import EXACT_SUMS
 from .field import Elements, Numbers, add, of_int, times_power
 from .keyed import Keys, parameter
 
@@ -76,6 +77,7 @@ def vanishes(which: int, bounds: tuple[Numbers, Numbers], other: tuple[Numbers, 
 def requantise(
     keys: Keys, x: Elements, bias: Elements, multiplier: Elements, shift: Elements, limits: tuple[int, int, int],
     left_shift: int = 0, rows: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None,
+    rounding: str = EXACT_SUMS,
 ) -> Elements:  # fmt: skip
     """``limits``: zero point, low, high. ``rows``: of ``x``, and for each of them the row of the parameters that it
     has; without, ``x`` and the parameters broadcast.
@@ -87,7 +89,7 @@ def requantise(
     if low >= high:
         shape = x.shape if rows is None else (len(rows[0]), x.shape[1])
         return np.broadcast_to(of_int(high << left_shift), shape)
-    key = keys.key("requantise", low - zero_point, high - zero_point, multiplier, shift)
+    key = keys.key(f"requantise {rounding}", low - zero_point, high - zero_point, multiplier, shift)
     empty = multiplier == 0
     if rows is None:
         value = add(keys.under(key, add(x, bias)), of_int(zero_point))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from weft.compiler.graph import Attrs, Call, Constant, Function, Module, TensorType, Var, call
+import weft
+from weft.compiler.graph import Attrs, Call, Constant, Function, Module, TensorType, Var, call, evaluate
 from weft.compiler.graph.visit import topological_order
+from weft.compiler.passes.float32_by_integers import by_integers
 from weft.compiler.passes.manager import PassManager
 from weft.compiler.passes.pipeline import integer_passes
 
@@ -36,3 +38,31 @@ def test_the_factor_is_rounded_where_scales_are_multiplied_and_where_they_are_di
         assert scale_of(sx, sw, sy) == wanted
         other += wanted != F(float(sx) * float(sw) / float(sy))
     assert other > 2
+
+
+def test_a_scale_is_a_multiplier_and_a_shift() -> None:
+    """On sums of every size, halves among them, and for every scale; also where a processor computes it."""
+    rng = np.random.default_rng(0)
+    channels = 400
+    exponents = rng.uniform(-60, 30, channels)
+    scale = (rng.choice((-1, 1), channels) * 2.0**exponents).astype(F)
+    scale[: channels // 2] = 2.0 ** np.rint(exponents[: channels // 2])
+    scale[:3] = 0, np.inf, F(2.0**-149)
+    sums = (rng.choice((-1, 1), (60, channels)) * 2.0 ** rng.uniform(0, 31, (60, channels))).astype(np.int64)
+    wanted_size = np.rint((2 * rng.integers(0, 99, (30, channels)) + 1) / 2 / np.maximum(np.abs(scale), 1e-30))
+    sums[:30] = np.clip(wanted_size + rng.integers(-1, 2, (30, channels)), -(2**31), 2**31 - 1)
+    data, x = {"x": sums.astype(np.int32)}, Var("x", TensorType((60, channels), "int32"))
+    bias = Constant(rng.integers(-9, 9, channels).astype(np.int32))
+    node = call("requantise_float32", x, bias, Constant(scale), zero_point=-5, low=-100, high=90)
+    by = by_integers(node)
+    assert isinstance(by, Call)
+    assert by.op == "requantise"
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = evaluate(module_of(x, node), data)["y"]
+    assert len(np.unique(wanted)) > 150
+    np.testing.assert_array_equal(evaluate(module_of(x, by), data)["y"], wanted)
+    np.testing.assert_array_equal(weft.load(weft.compile(module_of(x, by), target="cpu")).run(data)["y"], wanted)
+
+
+def module_of(x: Var, result: Call) -> Module:
+    return Module(Function((x,), result, Attrs({"outputs": ("y",)})), stage="integer")

@@ -22,6 +22,7 @@ from ..graph.registry import (
     call,
     register,
 )
+from ..graph.roundings import EXACT_SUMS, FLOAT32
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, View
 from . import numerics
@@ -29,7 +30,7 @@ from .convolution import convolution, convolution_macs
 from .pooling import max_pool
 from .reasons import INTEGER_HAS_NO_GRADIENT
 from .samples import IMAGE, WEIGHTS, WINDOW, sample_of, variable
-from .type_rules import conv_type, integer, ints, pool_type, require, require_dtype
+from .type_rules import conv_type, integer, ints, pool_type, require, require_dtype, require_rounding
 from .windows import padded_read, pooled
 
 _COMMON: dict[str, Any] = {
@@ -179,7 +180,8 @@ register(Operator(
 ))  # fmt: skip
 
 
-REQUANTISE: dict[str, Any] = {"zero_point": 0, "low": -128, "high": 127, "left_shift": 0, "out": "int8"}
+REQUANTISE: dict[str, Any] = {"zero_point": 0, "low": -128, "high": 127, "left_shift": 0, "out": "int8",
+                               "rounding": EXACT_SUMS}  # fmt: skip
 """The attributes of a requantise, with their defaults."""
 
 
@@ -190,6 +192,7 @@ def check_requantise_attrs(attrs: Attrs) -> str:
     require(low <= high, f"low {low} is above high {high}")
     left_shift = integer(attrs, "left_shift", 0, numerics.MAX_LEFT_SHIFT)
     out = result_dtype(attrs)
+    require_rounding(attrs)
     narrow = left_shift == 0 and low >= -128 and high <= 127
     require(out == "int32" or narrow, f"low {low}, high {high}, left_shift {left_shift} do not fit an int8 result")
     return out
@@ -219,16 +222,20 @@ def _requantise(x: Array, *params: Array, **attrs: Any) -> Array:
 
 def requantised(
     x: tir.Expr, bias: tir.Expr, multiplier: tir.Expr, shift: tir.Expr, zero_point: tir.Expr | int,
-    low: tir.Expr | int, high: tir.Expr | int, left_shift: tir.Expr | int = 0,
+    low: tir.Expr | int, high: tir.Expr | int, left_shift: tir.Expr | int = 0, *, rounding: str = EXACT_SUMS,
 ) -> tir.Expr:  # fmt: skip
     """One element of a requantise as an expression, of int64. A zero point or a left shift that is the number 0 is not
     written down.
 
     ``x``, ``bias``, ``multiplier``, ``shift``: int32. A product has at most 55 bits: no sum behind it wraps.
     """
-    product = (x + bias).astype("int64") * multiplier.astype("int64")
     amount = shift.astype("int64")
-    value = (product + (tir.Const(1) << (amount - 1))) >> amount
+    if rounding == FLOAT32:
+        real = (x + bias).astype("float32") * multiplier.astype("float32")
+        value = te.round(real / (tir.Const(1) << amount).astype("float32")).astype("int64")
+    else:
+        product = (x + bias).astype("int64") * multiplier.astype("int64")
+        value = (product + (tir.Const(1) << (amount - 1))) >> amount
     if not (isinstance(zero_point, int) and zero_point == 0):
         value = value + zero_point
     value = tir.clamp(value, low, high)
@@ -243,12 +250,13 @@ def requantise_scalars(node: Call) -> tuple[int, int, int, int]:
 def _lower_requantise(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     x, *parameters = operands
     target: tir.DType = "int32" if call.attr("out") == "int32" else "int8"
-    scalars = requantise_scalars(call)
+    scalars, rounding = requantise_scalars(call), str(call.attr("rounding"))
 
     def read(index: Index) -> tir.Expr:
         channel = (index[1],)
         bias, multiplier, shift = (each[channel] for each in parameters)
-        return requantised(x[index].astype("int32"), bias, multiplier, shift, *scalars).astype(target)
+        value = requantised(x[index].astype("int32"), bias, multiplier, shift, *scalars, rounding=rounding)
+        return value.astype(target)
 
     return View(call.shape, target, read)
 
@@ -261,7 +269,8 @@ def _sample_requantise(dtype: str) -> Call:
 register(Operator(
     "requantise", "x bias multiplier shift", types=_requantise_type, numpy=_requantise, lower=_lower_requantise,
     fusion=Fusion.ELEMENTWISE, **_COMMON, defaults=REQUANTISE, sample=_sample_requantise,
-    doc="clamp(((x + bias) * multiplier + half >> shift) + zero_point, low, high) << left_shift, one rounding.",
+    doc="clamp(((x + bias) * multiplier + half >> shift) + zero_point, low, high) << left_shift, one rounding; "
+        "or, where rounding is 'float32', as `requantise_float32` with the scale multiplier / 2**shift.",
 ))  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from ..graph.registry import (
     register,
     unsupported,
 )
-from ..graph.roundings import EXACT_SUMS, ROUNDINGS
+from ..graph.roundings import EXACT_SUMS
 from ..integers.moves import dequantised
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, NotLoweredError, Read, View, along, element_type
@@ -36,7 +36,7 @@ from .derivatives import expanded, padded, part, reshaped
 from .reasons import INTEGER_HAS_NO_GRADIENT
 from .samples import sample_of, variable
 from .small_types import code_of, number_of
-from .type_rules import integer, require, require_dtype
+from .type_rules import integer, require, require_dtype, require_rounding
 
 QUANTISED = INTEGERS + SMALL_INTEGERS + SMALL_FLOATS
 _REAL = ("float32", "float16", "bfloat16", "float8_e8m0fnu")
@@ -95,9 +95,7 @@ def _quantise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, scale, zero_point = operands
     require_dtype(x, "the input", "float32", "float16", "bfloat16", "int32")
     require_dtype(zero_point, "the zero point", *QUANTISED)
-    require(
-        attrs["rounding"] in ROUNDINGS, f"rounding must be one of {', '.join(ROUNDINGS)}, not {attrs['rounding']!r}"
-    )
+    require_rounding(attrs)
     _scale_shape(x, scale, zero_point, attrs)
     return TensorType(x.shape, zero_point.dtype)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ..graph.dtypes import DTYPES
 from ..graph.ir import Attrs, GraphError, TensorType
 from ..graph.registry import TypeRule
+from ..graph.roundings import ROUNDINGS
 from .numerics import output_size
 
 
@@ -14,6 +15,12 @@ def require(condition: bool, message: str, hint: str = "") -> None:
     """Raise `GraphError` unless ``condition``; the caller adds the operator's name and the place."""
     if not condition:
         raise GraphError(message, hint=hint)
+
+
+def require_rounding(attrs: Attrs) -> None:
+    """Check the attribute ``rounding``."""
+    rounding = attrs["rounding"]
+    require(rounding in ROUNDINGS, f"rounding must be one of {', '.join(ROUNDINGS)}, not {rounding!r}")
 
 
 def require_dtype(operand: TensorType, what: str, *dtypes: str) -> None:

@@ -49,14 +49,16 @@ STEPS_OF_A_TABLE = 2
 
 
 def legalise_for(
-    block: int, scope: Scope = Scope.PRODUCTS, *, volumes: bool = False, tables: bool = False, core: bool = False
-) -> Pass:
+    block: int, scope: Scope = Scope.PRODUCTS, *, volumes: bool = False, tables: bool = False, core: bool = False,
+    float32: bool = True,
+) -> Pass:  # fmt: skip
     """The pass for an array that multiplies computed matrices, ``block`` channels at a time; 0: the host does.
     ``volumes``: whether there are convolutions over volumes of bytes. ``tables``: whether the core has tables.
-    ``core``: whether products run beside the host, which gets their sums where it needs them as floats."""
+    ``core``: whether products run beside the host, which gets their sums where it needs them as floats. ``float32``:
+    whether what multiplies rounds sums in float32, where the model asks for that."""
 
     def run(module: Module) -> Module:
-        return _Legaliser(module, block, scope, volumes, tables, core).run()
+        return _Legaliser(module, block, scope, volumes, tables, core, float32).run()
 
     return Pass("legalise", run, stage="integer", tolerance=0.25, about=__doc__ or "")
 
@@ -66,11 +68,14 @@ legalise = legalise_for(0)
 
 
 class _Legaliser:
-    def __init__(self, module: Module, block: int, scope: Scope, volumes: bool, core_tables: bool, core: bool) -> None:
+    def __init__(
+        self, module: Module, block: int, scope: Scope, volumes: bool, core_tables: bool, core: bool, float32: bool
+    ) -> None:
         self.module = module
         self.scope = scope
         self.core = core
         self.core_tables = core_tables
+        self.float32 = float32
         self.uses = use_counts(module.main.body)
         nodes = topological_order(module.main.body)
         self.order = {id(node): place for place, node in enumerate(nodes)}
@@ -79,7 +84,7 @@ class _Legaliser:
         self.floats: dict[int, Expr] = {}
         self.tables: set[int] = set()
         self.functions: set[int] = set()
-        whole_factors = not core and any(map(rounds_in_float32, nodes))
+        whole_factors = float32 and any(map(rounds_in_float32, nodes))
         self.describer = Describer(self.described, self.integers, self.uses, block, volumes, whole_factors)
 
     def run(self) -> Module:
@@ -186,7 +191,7 @@ class _Legaliser:
         reason = described.reason if isinstance(described, Refusal) else ""
         if isinstance(scale, Constant) and isinstance(zero_point, Constant) and not isinstance(described, Refusal):
             zero = int(zero_point.value) - offset
-            rounding = EXACT_SUMS if self.core else str(node.attr("rounding"))  # a core rounds exact sums
+            rounding = str(node.attr("rounding")) if self.float32 else EXACT_SUMS
             result = quantised(described, float(scale.value), zero, node.span, rounding)
             if not isinstance(result, Refusal):
                 return result

@@ -10,6 +10,7 @@ from ...imports import IMPORTS
 from ..graph import Module
 from ..scope import Scope
 from .cleanup import cse, dce, fold_constants
+from .float32_by_integers import float32_by_integers
 from .fold_batch_norm import fold_batch_norm
 from .legalise import legalise_for
 from .manager import Pass, PassManager, PassRecord
@@ -71,14 +72,17 @@ def _float_loops() -> Pass:
 
 
 def integer_passes(
-    block: int = 0, scope: Scope = Scope.PRODUCTS, *, volumes: bool = False, tables: bool = False, core: bool = False
-) -> list[Pass]:
+    block: int = 0, scope: Scope = Scope.PRODUCTS, *, volumes: bool = False, tables: bool = False, core: bool = False,
+    float32: bool = False,
+) -> list[Pass]:  # fmt: skip
     """From a model as read to the integer contract, for an array that multiplies computed matrices, ``block`` channels
     at a time; 0: the host does. ``volumes``: whether the target has convolutions over volumes of bytes. ``tables``:
-    whether its core has tables. ``core``: whether it has a core beside the host."""
+    whether its core has tables. ``core``: whether it has a core beside the host. ``float32``: whether its core rounds
+    in float32."""
     windows = windows_of_volumes if volumes else plain_windows
     return [
         unroll_quantised_loops, fold_constants, simplify, fold_batch_norm, windows, fold_constants, simplify, cse,
-        _float_loops(), legalise_for(block, scope, volumes=volumes, tables=tables, core=core),
-        simplify, fold_constants, cse, dce,
+        _float_loops(),
+        legalise_for(block, scope, volumes=volumes, tables=tables, core=core, float32=float32 or not core),
+        *([float32_by_integers] if float32 else []), simplify, fold_constants, cse, dce,
     ]  # fmt: skip

@@ -19,7 +19,7 @@ CASES = list(roundings())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_processors_have_the_interpreters_integers_and_a_core_is_at_most_a_step_away(
+def test_all_that_round_in_float32_have_the_interpreters_integers_and_another_core_is_a_step_away(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = interpreted(case.model, case.arrays)[0]
@@ -27,6 +27,7 @@ def test_processors_have_the_interpreters_integers_and_a_core_is_at_most_a_step_
     for processor in executable_here():
         monkeypatch.setenv(PRETENDED, processor)
         np.testing.assert_array_equal(computed(case, "cpu")[0], wanted, processor)
+    np.testing.assert_array_equal(computed(case, "accel", "pynq-float32")[0], wanted)
     steps = np.abs(computed(case, "accel")[0].astype(np.int64) - wanted.astype(np.int64))
     assert steps.max() == 1  # so that these cases tell one rounding from the other
 
@@ -46,3 +47,6 @@ def test_comparisons_with_a_core_say_that_it_rounds_otherwise(
     result = CliRunner().invoke(app, ["compare", *places, str(file), "--config", "tiny"])
     assert ("1 values ask for sums rounded in float32" in result.output) == said
     assert said or result.exit_code == 0
+    rounds = CliRunner().invoke(app, ["compare", *places, str(file), "--config", "pynq-float32"])
+    assert "rounded in float32" not in rounds.output
+    assert rounds.exit_code == 0

@@ -82,7 +82,10 @@ def passes_to_integers(core: CoreConfig, integers: str) -> list[Pass]:
         from ...passes.pipeline import integer_passes
         from .operators.packed_layout import Blocks
 
-    return integer_passes(Blocks.of(core).product_block, scope_of(integers), tables=core.tables > 0, core=True)
+    return integer_passes(
+        Blocks.of(core).product_block, scope_of(integers), tables=core.tables > 0, core=True,
+        float32=core.float32_rounding > 0,
+    )  # fmt: skip
 
 
 class Accel:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from math import prod
 
@@ -31,6 +31,7 @@ from .....hw.isa import (
     vector_targets,
 )
 from .....hw.memories import Memory
+from ....graph.roundings import EXACT_SUMS, FLOAT32, ROUNDINGS
 from ....operators.integer import requantised
 from ....tensor.intrinsic import scalar, tensor_intrinsic, tile
 from ....tensor.ir import (
@@ -74,6 +75,7 @@ class EmitVector:
     clamps: tuple[str, ...] = ()  # scalars that go into fields of their own name
     padded: bool = False  # a requantise that gives scalar ``pad`` where scalar ``inside`` does not hold
     table: bool = False  # the result passes through operand ``table``
+    float32: bool = False  # a requantise that rounds as float32 does
 
 
 @dataclass(frozen=True)
@@ -349,16 +351,24 @@ def requantises(config: CoreConfig) -> list[TensorIntrinsic]:
     """
     left_shift = scalar("left_shift", "int64", 0, 31)
     variants = []
-    for target in _targets_of_requantises(config):
+    for target, rounding in product(_targets_of_requantises(config), _roundings(config)):
         for padded, scalars in product((False, True), (_CLAMPS, (*_CLAMPS, left_shift))):
             if padded and target is VectorTarget.OUT:
                 continue
-            name = f"requantise{_suffix(target)}{'_left_shift' if left_shift in scalars else ''}"
-            fields = tuple(param.name for param in scalars)
-            emits = EmitVector(VectorOp.REQUANTISE, target, True, clamps=fields, padded=padded)
-            name = f"{name}_padded" if padded else name
-            variants.append(_vector(name, config, requantised, emits, scalars, VectorOp.REQUANTISE.b_entries))
+            name = f"{_requantise_name(rounding)}{_suffix(target)}{'_left_shift' if left_shift in scalars else ''}"
+            fields, float32 = tuple(param.name for param in scalars), rounding == FLOAT32
+            emits = EmitVector(VectorOp.REQUANTISE, target, True, clamps=fields, padded=padded, float32=float32)
+            name, formula = f"{name}_padded" if padded else name, partial(requantised, rounding=rounding)
+            variants.append(_vector(name, config, formula, emits, scalars, VectorOp.REQUANTISE.b_entries))
     return variants
+
+
+def _roundings(config: CoreConfig) -> tuple[str, ...]:
+    return ROUNDINGS if config.float32_rounding else (EXACT_SUMS,)
+
+
+def _requantise_name(rounding: str) -> str:
+    return "requantise" if rounding == EXACT_SUMS else f"requantise_{rounding}"
 
 
 _CLAMPS = tuple(scalar(name, "int64", *CLAMP_RANGE) for name in ("zero_point", "low", "high"))
@@ -377,9 +387,13 @@ def look_ups(config: CoreConfig) -> list[TensorIntrinsic]:
         plain = EmitVector(VectorOp.ADD, target, table=True)
         if target is not VectorTarget.INP:
             variants.append(_vector(f"look_up{_suffix(target)}", config, lambda a: a, plain))
-        for padded in (False, True) if target is not VectorTarget.OUT else (False,):
-            fields = tuple(param.name for param in _CLAMPS)
-            emits = EmitVector(VectorOp.REQUANTISE, target, True, clamps=fields, padded=padded, table=True)
-            name = f"requantise_look_up{_suffix(target)}{'_padded' if padded else ''}"
-            variants.append(_vector(name, config, requantised, emits, _CLAMPS, VectorOp.REQUANTISE.b_entries))
+        paddings = (False, True) if target is not VectorTarget.OUT else (False,)
+        for padded, rounding in product(paddings, _roundings(config)):
+            fields, float32 = tuple(param.name for param in _CLAMPS), rounding == FLOAT32
+            emits = EmitVector(
+                VectorOp.REQUANTISE, target, True, clamps=fields, padded=padded, table=True, float32=float32
+            )
+            name = f"{_requantise_name(rounding)}_look_up{_suffix(target)}{'_padded' if padded else ''}"
+            formula = partial(requantised, rounding=rounding)
+            variants.append(_vector(name, config, formula, emits, _CLAMPS, VectorOp.REQUANTISE.b_entries))
     return variants

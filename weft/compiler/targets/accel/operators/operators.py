@@ -133,11 +133,11 @@ def _parameters(params: te.Tensor, index: Index) -> Iterator[tir.Expr]:
 
 def _lower_requantise(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
     x, params = builder.in_accumulator(operands[0]), operands[1]
-    scalars = requantise_scalars(call)
+    scalars, rounding = requantise_scalars(call), str(call.attr("rounding"))
 
     def formula(index: Index) -> tir.Expr:
         bias, multiplier, shift = _parameters(params, index)
-        return requantised(x[index], bias, multiplier, shift, *scalars)
+        return requantised(x[index], bias, multiplier, shift, *scalars, rounding=rounding)
 
     result = builder.stage(x.shape, formula, "requantised", narrow=builder.narrow)
     builder.read_parameters(result, params)
@@ -225,11 +225,12 @@ def _requantise_look_up(x: Array, params: Array, table: Array, blocks: Sequence[
 
 def _lower_requantise_look_up(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
     x, params, table = builder.in_accumulator(operands[0]), operands[1], builder.table(operands[2])
-    scalars = call.attr("zero_point"), call.attr("low"), call.attr("high")
+    scalars, rounding = (call.attr("zero_point"), call.attr("low"), call.attr("high")), str(call.attr("rounding"))
 
     def formula(index: Index) -> tir.Expr:
         bias, multiplier, shift = _parameters(params, index)
-        return looked_up(table, requantised(x[index], bias, multiplier, shift, *scalars), index[4:])
+        narrow = requantised(x[index], bias, multiplier, shift, *scalars, rounding=rounding)
+        return looked_up(table, narrow, index[4:])
 
     result = builder.stage(x.shape, formula, "requantised", narrow=builder.narrow)
     builder.read_parameters(result, params)

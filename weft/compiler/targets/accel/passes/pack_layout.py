@@ -376,7 +376,7 @@ def _packed_call(node: Call, values: dict[int, Expr], blocks: Blocks) -> Call:
             packed = _packed(table, packed_layout.pack_table(table.value, blocks))
             match values[id(x)]:
                 case Call(op="packed_requantise", args=(source, parameters)) as made if not made.attr("left_shift"):
-                    attrs |= {name: made.attr(name) for name in ("zero_point", "low", "high")}
+                    attrs |= {name: made.attr(name) for name in ("zero_point", "low", "high", "rounding")}
                     return _call("packed_requantise_look_up", (source, parameters, packed), attrs, node)
             return _call("packed_look_up", (values[id(x)], packed), attrs, node)
         case Call(op="product"):
