@@ -125,6 +125,14 @@ def test_tables_as_synthesised(core: CoreConfig, tables: int, luts: int, rams: f
     assert after["BRAM36"] - before["BRAM36"] == rams
 
 
+@pytest.mark.parametrize(("core", "luts"), [(PYNQ, 4017), (TINY, 1306)])
+def test_rounding_in_float32_as_synthesised(core: CoreConfig, luts: int) -> None:
+    """LUT that it takes more than without: its own modules from Yosys, for xc7."""
+    before, after = asdict(area_of(core)), asdict(area_of(replace(core, float32_rounding=1)))
+    assert after["LUT"] - before["LUT"] == pytest.approx(luts, rel=0.03)
+    assert (after["DSP"], after["BRAM36"]) == (before["DSP"], before["BRAM36"])
+
+
 MEASURED_WEIGHTS = [(PYNQ, 64, 887), (TINY, 32, 907)]
 """A core, its group of 4-bit weights, and LUT that it takes more than without: its own modules from Yosys, for xc7."""
 

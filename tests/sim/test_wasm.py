@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from importlib import metadata
 from pathlib import Path
@@ -10,8 +11,20 @@ import numpy as np
 import pytest
 import wasmtime
 import weft
-from weft.hw.config import NAMED, TINY, CoreConfig
-from weft.hw.isa import Fault
+from weft.hw.config import NAMED, PROGRAM_ALIGNMENT, TINY, CoreConfig
+from weft.hw.isa import (
+    Engine,
+    Fault,
+    Finish,
+    Load,
+    Loop,
+    Scratchpad,
+    Store,
+    Vector,
+    VectorOp,
+    VectorTarget,
+    engine_mask,
+)
 from weft.hw.programs import assemble
 from weft.sim import wasm
 from weft.sim.dram import DramModel
@@ -23,6 +36,7 @@ from weft.sim.fuzz_illegal import illegal_case
 from weft.sim.result import RunResult
 from weft.sim.timing import predict
 
+from .float32_operands import float32_operands
 from .wasm_host import ENGINE, Instance, WasmSimulator, compiled, wasm_predict
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
@@ -80,6 +94,33 @@ def test_random_programs_leave_the_same_bytes(config: CoreConfig) -> None:
         assert not found.difference, f"seed {seed}: {found.difference}\n{case}"
         assert found.subject.bytes_read == found.reference.bytes_read
         assert found.subject.bytes_written == found.reference.bytes_written
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_requantises_round_in_float32_alike(seed: int) -> None:
+    """Random programs hardly ever meet a half."""
+    config, count = replace(TINY, float32_rounding=1), 60
+    values, *parameters = float32_operands(np.random.default_rng(seed), (count, config.lanes))
+    entries = np.concatenate([values, np.stack(parameters, axis=1).reshape(3 * count, -1)])
+    load, vector, store = (engine_mask([each]) for each in (Engine.LOAD, Engine.VECTOR, Engine.STORE))
+    at, target = PROGRAM_ALIGNMENT * 64, PROGRAM_ALIGNMENT * 128
+    code = assemble(config, [
+        Load(scratchpad=Scratchpad.ACC, index=0, offset=at // config.granule_bytes, rows=1, columns=4 * count,
+             send=vector),
+        Loop(engine=Engine.VECTOR, level=0, extent=count, dst_stride=1, a_stride=1, b_stride=3),
+        Vector(op=VectorOp.REQUANTISE, target=VectorTarget.OUT, dst=0, a=0, b=count, levels=1, low=-128, high=127,
+               zero_point=seed - 3, float32=1, wait=load, send=store),
+        Store(index=0, offset=target // config.granule_bytes, rows=1, columns=count, stride=0, wait=vector),
+        Finish(),
+    ])  # fmt: skip
+    results = []
+    for simulator in (FunctionalSimulator(config, MEMORY_BYTES), WasmSimulator(config, MEMORY_BYTES)):
+        simulator.dram[: len(code)] = code
+        simulator.dram[at : at + entries.nbytes] = entries.reshape(-1).view(np.uint8)
+        assert simulator.run(0, len(code) // config.instruction_bytes).fault is None
+        results.append(simulator.dram[target : target + count * config.lanes].copy())
+    assert len(np.unique(results[0])) > 20
+    np.testing.assert_array_equal(*results)
 
 
 @pytest.mark.parametrize("config", NAMED.values(), ids=list(NAMED))

@@ -142,6 +142,11 @@ def _tables_in_luts(config: CoreConfig) -> float:
     return config.lanes * luts if 0 < config.tables <= TABLES_IN_LUTS else 0.0
 
 
+def float32_luts(config: CoreConfig) -> float:
+    """LUTs of rounding in float32: in each lane, and of the slots for a longer pipeline."""
+    return 402 + 226 * config.lanes if config.float32_rounding else 0.0
+
+
 def weight_luts(config: CoreConfig) -> float:
     """LUTs of what unpacks 4-bit weights: of each weight of a bus word, and of all of them the planner's further sums,
     the choice of a pair and the head. The first figure is that of unpackers alone, for ports of 8 and 64 bytes."""
@@ -218,9 +223,9 @@ class LutModel:
         return {name: float(np.dot(_features(name)(config), weights)) for name, weights in self._weights.items()}
 
     def luts(self, config: CoreConfig) -> float:
-        """LUT of all parts; of tables, of scratchpads made of LUTs and of what unpacks weights, of which those that are
-        fitted to have none."""
-        extras = distributed_luts(config) + table_luts(config) + weight_luts(config)
+        """LUT of all parts; of tables, of scratchpads made of LUTs, of what unpacks weights and of what rounds in
+        float32, of which those that are fitted to have none."""
+        extras = distributed_luts(config) + table_luts(config) + weight_luts(config) + float32_luts(config)
         return sum(self.parts(config).values()) + extras
 
 
