@@ -335,3 +335,43 @@ def test_a_map_over_rows(rows: int) -> None:
             return result
 
     assert_equal_to_eager(Mapped(), torch.randn(rows, 3, 4))
+
+
+def test_medians_among_numbers_that_are_none() -> None:
+    nan = float("nan")
+
+    class Medians(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            plain, present = x.median(1), x.nanmedian(1, keepdim=True)
+            return plain.values, present.values, x.flatten().nanmedian(), (x[0] * 3).long().median()
+
+    x = torch.tensor([[3.0, 1.0, 2.0, 5.0], [nan, 1.0, 2.0, 0.5], [nan, 4.0, nan, 3.0], [nan, nan, nan, nan]])
+    made = results_of(from_torch(Medians(), (x,)), x)
+    for mine, theirs in zip(made.values(), Medians()(x), strict=True):
+        np.testing.assert_array_equal(mine, theirs.numpy())
+
+
+def test_bags_of_embeddings_with_padding_weights_and_empty_bags() -> None:
+    rows, starts = torch.tensor([1, 0, 3, 3, 2, 1, 4]), torch.tensor([0, 3, 3])
+
+    class Bags(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Parameter(torch.randn(5, 3))
+
+        def forward(self, rows: torch.Tensor, starts: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            bag = functional.embedding_bag
+            return (
+                bag(rows, self.table, starts, mode="sum", per_sample_weights=weights),
+                bag(rows, self.table, starts, mode="mean", padding_idx=3),
+                bag(rows, self.table, starts, mode="max"),
+                bag(
+                    rows,
+                    self.table,
+                    torch.cat([starts, starts.new_full((1,), 7)]),
+                    mode="sum",
+                    include_last_offset=True,
+                ),
+            )
+
+    assert_equal_to_eager(Bags(), rows, starts, torch.randn(7))
