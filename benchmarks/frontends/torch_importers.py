@@ -57,9 +57,8 @@ def by_iree(program: torch.export.ExportedProgram, x: torch.Tensor) -> Any:
     import iree.runtime
     from iree.turbine import aot
 
-    flags = ["--iree-llvmcpu-target-cpu=host"]
-    exported = aot.export(program)
-    exported.session.set_flags(*flags)
+    exported = aot.export(program.run_decompositions())  # it reads functional programs only
+    exported.session.set_flags("--iree-llvmcpu-target-cpu=host")
     binary = exported.compile(save_to=None, target_backends=["llvm-cpu"])
     config = iree.runtime.Config("local-sync")
     context = iree.runtime.SystemContext(config=config)

@@ -216,6 +216,25 @@ def test_a_graph_is_compiled_for_as_many_sizes_as_are_kept_and_pytorch_runs_it_f
     assert [module.main.params[0].shape for module in made] == [(4,), (7,), (5,)]
 
 
+def test_weights_are_compiled_in_for_each_open_size_while_they_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr(backend, "compile", lambda module, **kw: made.append(module) or weft.compile(module, **kw))
+    net = nn.Linear(4, 4).eval()
+    run = torch.compile(net, backend=backend.weft, dynamic=True)
+    with torch.no_grad():
+        for number, rows in enumerate((3, 5, 3, 6, 7, 5)):
+            monkeypatch.setattr(backend, "OPEN_BYTES", 250 if number < 4 else 0)
+            x = torch.randn(rows, 4)
+            assert_close(run(x), net(x))
+        params = [len(module.main.params) for module in made]
+        assert params == [1, 1, 1, 3]  # for 3, 5, 6 and 7 rows; 80 bytes of weights for each
+        net.weight.mul_(2)
+        for rows in (5, 7, 5):
+            x = torch.randn(rows, 4)
+            assert_close(run(x), net(x))
+    assert [len(module.main.params) for module in made] == [1, 1, 1, 3, 3]
+
+
 def test_pytorch_runs_a_graph_that_a_rule_refuses(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,7 +9,8 @@ tensors, at the version, that were compiled in; others are compiled in anew, and
 inputs. A change that PyTorch does not count, such as one through ``parameter.data``, is not seen: give
 ``options={"weights": "inputs"}`` to a model whose weights are changed so. In training all weights are inputs.
 
-**Sizes.** A graph with open sizes is compiled for the sizes that come first; PyTorch runs it for others.
+**Sizes.** A graph with open sizes is compiled for the sizes that come first; PyTorch runs it for others. Weights are
+compiled in for each, as long as that takes no gigabyte.
 
 **What weft cannot read** is run by PyTorch, between parts of the graph that weft compiles.
 """
@@ -44,6 +45,9 @@ LOG = logging.getLogger("weft.pytorch")
 
 BUILDS_KEPT = 8
 """Of one graph: for other sizes, and for other weights."""
+
+OPEN_BYTES = 1 << 30
+"""Of weights that are compiled in for other sizes than the first; beyond that they become inputs."""
 
 CHANGES_BORNE = 3
 """How often weights are compiled in anew before they become inputs."""
@@ -87,10 +91,12 @@ class _Held:
 
     def are(self, weights: Sequence[torch.Tensor]) -> bool:
         """Whether these are the tensors, at whatever version."""
-        return all(tensor() is weight for tensor, weight in zip(self.tensors, weights, strict=True))
+        return len(self.tensors) == len(weights) and all(
+            tensor() is weight for tensor, weight in zip(self.tensors, weights, strict=True)
+        )
 
     def are_still(self, weights: Sequence[torch.Tensor]) -> bool:
-        """In every run, so without a call for each."""
+        """Also where none was compiled in. In every run, so without a call for each."""
         for tensor, version, weight in zip(self.tensors, self.versions, weights):  # noqa: B905
             if tensor() is not weight or weight._version != version:  # type: ignore[union-attr]
                 return False
@@ -112,11 +118,14 @@ class _Graph:
         self.graph, self.static, self.options = graph, tuple(static), options
         self.placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         self.symbols = [str(each.node.expr) if isinstance(each, torch.SymInt) else "" for each in examples]
-        self.open = any(self.symbols) or any(
-            isinstance(size, torch.SymInt) for each in examples if isinstance(each, torch.Tensor) for size in each.shape
-        )
-        self.by_sizes: dict[tuple[int, ...], _Build] = {}
-        self.by_weights: list[tuple[_Held, _Build]] = []
+        self.sized = [
+            number
+            for number, each in enumerate(examples)
+            if isinstance(each, torch.SymInt)
+            or (isinstance(each, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in each.shape))
+        ]
+        self.open = bool(self.sized)
+        self.builds: list[tuple[tuple[int, ...], _Held, _Build]] = []  # with the sizes, and the weights compiled in
         self.changes = 0
         self.is_refused = False
 
@@ -133,39 +142,39 @@ class _Graph:
             return self._by_pytorch(args)
 
     def _by_weft(self, args: Sequence[Any]) -> list[Any]:
-        if self.static and not self.open and self.changes <= CHANGES_BORNE:
-            return self._with_weights(args)
-        key = self._key(args)
-        build = self.by_sizes.get(key)
-        if build is None:
-            if len(self.by_sizes) == BUILDS_KEPT and self.options["fallback"]:
-                return self._by_pytorch(args)
-            if len(self.by_sizes) == BUILDS_KEPT:
-                del self.by_sizes[next(iter(self.by_sizes))]
-            build = self.by_sizes[key] = self._build(args, {})
+        sizes, weights = self._open_sizes(args), [args[number] for number in self.static]
+        for known, held, build in self.builds:
+            if known == sizes and held.are_still(weights):
+                return build(args)
+        self._drop_changed(weights)
+        if self.open and self.options["fallback"] and len(self.builds) == BUILDS_KEPT:
+            return self._by_pytorch(args)
+        constants: dict[int, Any] = {}
+        others = len(self.builds) if self.open else 0
+        if self.static and others * sum(weight.nbytes for weight in weights) <= OPEN_BYTES:
+            constants = {number: array_of(args[number], "a weight") for number in self.static}
+        build = self._build(args, constants)
+        held = _Held.of(weights if constants else ())
+        self.builds = [*self.builds, (sizes, held, build)][-BUILDS_KEPT:]
         return build(args)
+
+    def _drop_changed(self, weights: Sequence[torch.Tensor]) -> None:
+        """Forget what holds these weights as they were before they were written to."""
+        there = len(self.builds)
+        self.builds = [each for each in self.builds if not each[1].are(weights) or each[1].are_still(weights)]
+        self.changes += there != len(self.builds)
+        if self.changes > CHANGES_BORNE and self.static:
+            self.static, self.builds = (), []
 
     def _by_pytorch(self, args: Sequence[Any]) -> list[Any]:
         return list(self.graph(*args))
 
-    def _key(self, args: Sequence[Any]) -> tuple[int, ...]:
-        """The sizes, where they are open."""
-        if not self.open:
-            return ()
-        return tuple(size for arg in args for size in (arg.shape if isinstance(arg, torch.Tensor) else (int(arg),)))
-
-    def _with_weights(self, args: Sequence[Any]) -> list[Any]:
-        weights = [args[number] for number in self.static]
-        for held, build in self.by_weights:
-            if held.are_still(weights):
-                return build(args)
-        there = len(self.by_weights)
-        self.by_weights = [each for each in self.by_weights if not each[0].are(weights)]  # written to since
-        self.changes += there - len(self.by_weights)
-        constants = {number: array_of(args[number], "a weight") for number in self.static}
-        made = _Held.of(weights), self._build(args, constants)
-        self.by_weights = [*self.by_weights, made][-BUILDS_KEPT:]
-        return made[1](args)
+    def _open_sizes(self, args: Sequence[Any]) -> tuple[int, ...]:
+        found: list[int] = []
+        for number in self.sized:
+            arg = args[number]
+            found.extend(arg.shape if isinstance(arg, torch.Tensor) else (int(arg),))
+        return tuple(found)
 
     def _build(self, args: Sequence[Any], constants: Mapping[int, Any]) -> _Build:
         with unset_fake_temporarily():
