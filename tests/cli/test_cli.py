@@ -115,6 +115,17 @@ def test_hw_writes_verilog_in_the_form_that_fits_the_part(tmp_path: Path) -> Non
     assert texts["tiny"].count(" * ") < texts["ecp5"].count(" * ")  # xc7 is the default: two products in one
 
 
+def test_hw_writes_memories_that_macros_can_replace(tmp_path: Path) -> None:
+    result = weft("hw", "-c", "tiny", "--memories", "weft_sram.v", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "wrote weft_sram.v: weft_sram for 23 memories of 14 sizes" in result.stdout
+    core, model = ((tmp_path / name).read_text() for name in ("tiny.v", "weft_sram.v"))
+    assert core.count("weft_sram #(") == 23
+    assert "module weft_sram #(" not in core
+    assert model.count("module weft_sram #(") == 1
+    assert "4 of 64 entries of 128 bits, written 64 at a time" in model
+
+
 def cut(path: Path) -> None:
     (path / "bad.onnx").write_bytes(MODEL.read_bytes()[:5000])
 

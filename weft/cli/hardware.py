@@ -13,6 +13,7 @@ from ..files import write_atomically
 from ..hw.axi_rules import rules_verilog
 from ..hw.config import load_config
 from ..hw.lint_waivers import waiver_file
+from ..hw.sram import sram_model, sram_sizes
 from ..hw.synthesis import Target, multipliers_for, synthesise
 from ..hw.synthesis_report import over_limit, path_rows, usage_rows
 from ..hw.system_config import SystemConfig, load_system
@@ -58,6 +59,10 @@ def hw(
         Path | None,
         output_file(help="Also write what silences Verilator's -Wall, each waiver with its reason (.vlt)."),
     ] = None,
+    memories: Annotated[
+        Path | None,
+        output_file(help="Memories are instances of weft_sram, whose model goes here (.v): macros can replace it."),
+    ] = None,
     rules: Annotated[
         Path | None,
         output_file(help="Also write AXI's rules as assertions: a module to be put beside this one (.sv)."),
@@ -67,9 +72,11 @@ def hw(
     in all."""
     what = load_config(config) if system is None else load_system(system)
     path = output or Path(f"{what.name}.v")
-    check_places(path, waivers, rules)
+    check_places(path, waivers, memories, rules)
     with progress(f"emitting {what.name}", err):
-        text = emit_verilog(what, multipliers_for(target), initial_values=initial_values)
+        text = emit_verilog(
+            what, multipliers_for(target), initial_values=initial_values, replaceable_memories=memories is not None
+        )
     write_atomically(path, text.encode())
     cores = what.cores if isinstance(what, SystemConfig) else (what,)
     hashes = ", ".join(f"{core.hash64:016x}" for core in cores)
@@ -77,6 +84,10 @@ def hw(
     if waivers is not None:
         write_atomically(waivers, waiver_file(path.name).encode())
         out.print(f"wrote {waivers}: verilator --lint-only -Wall {waivers} {path}", soft_wrap=True)
+    if memories is not None:
+        write_atomically(memories, sram_model(text).encode())
+        sizes = sram_sizes(text)
+        out.print(f"wrote {memories}: weft_sram for {sizes.total()} memories of {len(sizes)} sizes", soft_wrap=True)
     if rules is not None:
         beats = max(core.burst_beats for core in cores)
         write_atomically(rules, rules_verilog(text, top_of(what), beats).encode())

