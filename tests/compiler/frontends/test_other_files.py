@@ -16,8 +16,8 @@ DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 @pytest.mark.parametrize(
     ("name", "what", "line"),
     [
-        ("m.pt", "weights or a module of PyTorch", "torch.onnx.export"),
-        ("m.PTH", "weights or a module of PyTorch", "torch.onnx.export"),
+        ("m.pt", "weights or a module of PyTorch", "weft.from_torch"),
+        ("m.PTH", "weights or a module of PyTorch", "weft.from_torch"),
         ("m.ort", "a model in onnxruntime's own format", "give the ONNX file that it was made of"),
         ("m.engine", "an engine of TensorRT", "give the ONNX, LiteRT or PyTorch model"),
         ("m.safetensors", "weights without a graph", "load them into the model"),

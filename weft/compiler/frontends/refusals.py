@@ -21,7 +21,8 @@ WEIGHTS = {
 _SOURCE = "give the ONNX, LiteRT or PyTorch model that it was made of"
 
 EXPORTS = {
-    "PyTorch": "export it: torch.onnx.export(model, (example,), 'model.onnx')",
+    "PyTorch": "give the module itself: weft.from_torch(module, (example,)), "
+    "or torch.export.save(torch.export.export(module, (example,)), 'model.pt2')",
     "TensorFlow": "export it: python -m tf2onnx.convert --graphdef model.pb --output model.onnx",
     "onnxruntime": "give the ONNX file that it was made of; a session saves one with optimized_model_filepath='x.onnx'",
     "TensorRT": _SOURCE,

@@ -309,6 +309,14 @@ def test_a_branch_on_values_is_named_with_its_line_and_the_ways_out() -> None:
     assert "torch.where" in caught.value.hint
 
 
+def test_what_cannot_be_captured_has_a_line_of_the_users_or_none() -> None:
+    with pytest.raises(ModelError) as caught:
+        from_torch(nn.Conv2d(3, 8, 3), (torch.randn(2, 4, 8, 8),))
+    assert "(at test_source.py" in caught.value.message or "(at" not in caught.value.message
+    with pytest.raises(ModelError, match=r"native_dropout.*call eval\(\) before exporting"):
+        from_torch(nn.Dropout(0.5), (torch.randn(3),))
+
+
 def test_inverses_keep_no_tokens_of_their_checks() -> None:
     class Filter(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

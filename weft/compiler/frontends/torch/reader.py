@@ -49,9 +49,10 @@ CREATED = frozenset(
 _CHANCE = "it is random"
 REFUSED.update({
     **BY_VALUES,
+    "aten.native_dropout.default": "it is random: call eval() before exporting",
     **{f"aten.{name}": _CHANCE for name in (
         "rand.default", "randn.default", "randperm.default", "randint.low", "randint.default", "rand_like.default",
-        "randn_like.default", "native_dropout.default", "bernoulli.p", "bernoulli.default", "multinomial.default",
+        "randn_like.default", "bernoulli.p", "bernoulli.default", "multinomial.default",
         "normal_functional.default", "uniform.default", "exponential.default")},
     **{f"aten.{name}": "complex numbers are not supported" for name in (
         "_fft_c2r.default", "_fft_r2c.default", "_fft_c2c.default", "view_as_complex.default", "view_as_real.default",

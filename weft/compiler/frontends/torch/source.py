@@ -241,9 +241,10 @@ _BRANCH = "choose by torch.where or torch.cond; torch.compile(module, backend='w
 
 
 def _place(error: Exception) -> str:
-    """The last line outside of PyTorch and of this package that led to an error."""
+    """The last line outside of PyTorch and of this package that led to an error; code that PyTorch makes has none."""
     inside = (str(Path(torch.__file__).parent), str(Path(__file__).parents[3]))
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(inside)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
+              if frame.line and not frame.filename.startswith(inside)]  # fmt: skip
     last = frames[-1] if frames else None
     return f"{Path(last.filename).name}:{last.lineno} ({last.line})" if last is not None else ""
 
