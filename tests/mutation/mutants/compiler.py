@@ -5,6 +5,7 @@ from __future__ import annotations
 from .mutant import Mutant
 
 PASSES = ("tests/compiler/passes/test_passes.py",)
+FUSE = ("tests/compiler/targets/accel/passes/test_fuse.py",)
 CORE_TABLES = ("tests/compiler/targets/accel/test_core_tables.py",)
 AT_ONCE = ("tests/compiler/targets/accel/test_check_at_once.py",)
 STREAM = ("tests/compiler/targets/accel/stream/test_constants.py",)
@@ -31,7 +32,19 @@ MUTANTS = (
     ),
     Mutant(
         "gate-computed-for-every-tile", "compiler/targets/accel/passes/fuse.py", "check ignored",
-        "if len(consumers) > 1 and value.shape", "if len(consumers) > 2 and value.shape", PASSES,
+        "if len(consumers) > 1:  # many", "if len(consumers) > 2:  # many", PASSES,
+    ),
+    Mutant(
+        "window-computed-for-every-tile", "compiler/targets/accel/passes/fuse.py", "check ignored",
+        "return not few or prod", "return prod", FUSE,
+    ),
+    Mutant(
+        "products-computed-for-every-tile", "compiler/targets/accel/passes/fuse.py", "check ignored",
+        "return not few or prod(group.root.shape) > self.repeats * prod(value.shape)", "return not few", FUSE,
+    ),
+    Mutant(
+        "least-work-of-all-that-repeats", "compiler/targets/accel/cost/space.py", "case left out",
+        "1 if axis in section.anchor_repeated else size", "size", FUSE,
     ),
     Mutant(
         "table-cut-by-channels", "compiler/targets/accel/link/depthwise_split.py", "case left out",

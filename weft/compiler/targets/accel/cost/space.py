@@ -176,7 +176,11 @@ def wanted_of(reader: Kernel, wanted: Wanted, shape: Sequence[int]) -> Wanted:
 def _wanted_of(reader: Section, wanted: Wanted, shape: Sequence[int]) -> Wanted:
     if reader.window is None:
         return wanted
-    return (_places_met(reader.window, 0, wanted[0], shape[2]), _places_met(reader.window, 1, wanted[1], shape[3]))
+    rows, columns = (
+        np.ones(1, np.bool_) if axis in reader.anchor_repeated else places
+        for axis, places in zip(("y", "x"), wanted, strict=True)
+    )
+    return _places_met(reader.window, 0, rows, shape[2]), _places_met(reader.window, 1, columns, shape[3])
 
 
 def lower_bound(problem: Problem) -> float:
@@ -195,15 +199,19 @@ def _section_cycles(problem: Problem, section: Section, wanted: Wanted) -> tuple
     """Cycles of the array and of the vector engine for every wanted entry of a layer's result, once."""
     outer, groups = section.output[:2]
     height, width = (int(places.sum()) for places in wanted)
-    pixels = outer * groups * problem.parts * height * width
+    sizes = {"cd": groups * problem.parts, "y": height, "x": width}
+    pixels = outer * math.prod(sizes.values())
+    own = {axis: 1 if axis in section.anchor_repeated else size for axis, size in sizes.items()}
+    anchored = outer * math.prod(own.values())
     small = dict(section.repeated)
     # Of a layer whose result stays on the core, the last stage is the copy that the next one reads.
     stages = sum(stage not in small for stage in section.stages.vector) - (section is not problem.kernel.section)
     if section.tapped and section.window is not None:
-        return outer * groups * height * row_cycles(section.window, width) * section.taps, pixels * stages
+        rows = outer * own["cd"] * own["y"]
+        return rows * row_cycles(section.window, own["x"]) * section.taps, pixels * stages
     if section.matrix_weights:
-        return pixels * (section.input_groups or 1) * section.taps * section.kept_share, pixels * stages
-    return 0, pixels * (stages + (section.taps if section.window is not None else 0))
+        return anchored * (section.input_groups or 1) * section.taps * section.kept_share, pixels * stages
+    return 0, pixels * stages + (anchored * section.taps if section.window is not None else 0)
 
 
 def _bus_cycles(problem: Problem, least: Needs) -> float:

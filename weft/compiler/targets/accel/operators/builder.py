@@ -153,11 +153,12 @@ class PackedBuilder(Builder):
         along which it has."""
         rows = self.blocks.output_rows
         shapes = {wide.name: Accumulated(wide, rows).shape for wide in self._widened.values()} | self._shapes
-        found = []
-        for name, own in shapes.items():
-            axes = tuple(axis for place, axis in enumerate(("cd", "y", "x"), 1) if own[place] == 1 < shape[place])
-            found += [(name, axes)] if axes else []
-        return tuple(found)
+        found = ((name, _repeated_axes(own, shape)) for name, own in shapes.items())
+        return tuple((name, axes) for name, axes in found if axes)
+
+    def anchor_repeated(self, shape: tuple[int, ...]) -> tuple[str, ...]:
+        """As :meth:`repeated`: the axes along which the anchor has one entry for several of a result."""
+        return _repeated_axes(self.accumulator_shape(self.anchor.shape), shape) if self.anchor is not None else ()
 
     def stage(self, shape: tuple[int, ...], formula: Formula, wish: str, *, narrow: bool) -> te.Tensor:
         """An arithmetic stage of accumulator ``shape``; with ``narrow`` its result is int8, and perhaps a link."""
@@ -255,6 +256,11 @@ def padded_copy(
 
     builder.data, builder.window = builder.name("data") if link is None else tensor.name, window
     return Accumulated(te.compute(shape, value, builder.data), rows)
+
+
+def _repeated_axes(own: tuple[int, ...], shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Of two accumulator shapes, the axes along which the first has one entry, the second several."""
+    return tuple(axis for place, axis in enumerate(("cd", "y", "x"), 1) if own[place] == 1 < shape[place])
 
 
 def _without_true(condition: tir.Expr) -> tir.Expr:

@@ -62,6 +62,7 @@ class Section:
     group reads only its own input group. ``tapped``: the array takes nine taps of a channel at a time, in its depthwise
     mode. ``own_matrices``: each image has weights of its own, which are computed. ``repeated``:
     stages that have one entry for several of the result, with the axes ("cd", "y", "x") along which they have.
+    ``anchor_repeated``: such axes of the anchor.
     ``shared``: parameters that all channel groups share, so that they are loaded once.
     ``kept``: which matrices of the weights are multiplied, if not all. ``records``: matrices of a record of 4-bit
     weights, which are loaded together (``weight_groups.py``); 0 where weights have 8 bits. ``filled``: parameters of
@@ -76,6 +77,7 @@ class Section:
     tapped: bool = False
     own_matrices: bool = False
     repeated: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    anchor_repeated: tuple[str, ...] = ()
     kept: Kept | None = None
     records: int = 0
     shared: tuple[str, ...] = ()
@@ -349,6 +351,7 @@ class _Lowering:
             builder.tapped,
             builder.own_matrices,
             builder.repeated(builder.accumulator_shape(result.shape)),
+            builder.anchor_repeated(builder.accumulator_shape(result.shape)),
             self._kept(builder, output.shape, reads + (0 if stays else prod(output.shape))),
             shared=tuple(builder.shared),
             filled=tuple(self._filled(builder)),

@@ -8,11 +8,15 @@ convolution, and so does ``x * clip(x + 3)``.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
+from .....hw.config import CoreConfig
 from ....graph import (
+    Anchor,
     Attrs,
     Call,
     Constant,
@@ -30,6 +34,9 @@ from ....graph import (
 from ....graph.visit import rewrite, with_children
 from ....operators.numerics import INT9, MAX_LEFT_SHIFT
 from ....passes.manager import Pass
+
+TILES = 4
+"""What is alive at once on a core: two tiles, and what the vector engine makes of each."""
 
 MOST_OPERATORS = 128
 """Of a function that 8-bit values join. Tables as ramps have up to 128 each; the time that a schedule takes grows with
@@ -92,9 +99,9 @@ def fold_subtraction(node: Call) -> Expr | None:
     return None
 
 
-def fuse_with_report(module: Module) -> tuple[Module, tuple[Fused, ...]]:
-    """The fused module, and what was fused and what was not."""
-    return _Fuser(module).run()
+def fuse_with_report(module: Module, core: CoreConfig | None = None) -> tuple[Module, tuple[Fused, ...]]:
+    """The fused module, and what was fused and what was not. ``core``: without, its tiles are taken to hold a layer."""
+    return _Fuser(module, core.acc_depth // TILES if core is not None else sys.maxsize).run()
 
 
 def _kind(node: Expr) -> Fusion | None:
@@ -103,8 +110,11 @@ def _kind(node: Expr) -> Fusion | None:
 
 
 class _Fuser:
-    def __init__(self, module: Module) -> None:
+    """``repeats``: of an element that a tile holds for sure."""
+
+    def __init__(self, module: Module, repeats: int) -> None:
         self.module = module
+        self.repeats = repeats
         body = module.main.body
         # By identity: of equal nodes each uses what it reads.
         self.uses = Counter(id(child) for node in topological_order(body) for child in node.children)
@@ -179,8 +189,6 @@ class _Fuser:
             return f"{what}: only what narrows joins its consumer"
         if self.uses[id(value)] != len(consumers):
             return f"{what}: {self.uses[id(value)]} consumers, {self.uses[id(value)] - len(consumers)} of them outside"
-        if len(consumers) > 1 and value.shape != group.root.shape:  # many operators, such as the ramps of a gate
-            return f"{what}: with its {len(consumers)} consumers it would be computed for every tile that repeats it"
         inside: dict[int, Call] = {}
         waiting = [value]
         while waiting:
@@ -189,13 +197,27 @@ class _Fuser:
             waiting += [
                 arg for arg in node.args if isinstance(arg, Call) and arg.dtype == "int32" and id(arg) not in inside
             ]
-        if group.anchors + sum(_kind(node) is Fusion.ANCHOR for node in inside.values()) > 1:
+        anchors = [node for node in inside.values() if _kind(node) is Fusion.ANCHOR]
+        if value.shape != group.root.shape:
+            much = [anchor.op for anchor in anchors if self._is_much_in_each_tile(anchor, value, group)]
+            if len(consumers) > 1:  # many operators, such as the ramps of a gate
+                much = [f"{len(consumers)} consumers"]
+            if much:
+                return f"{what}: with its {much[0]} it would be computed for every tile that repeats it"
+        if group.anchors + len(anchors) > 1:
             return f"{what}: the function has an anchor already"
         if group.tables + sum(node.op == "look_up" for node in inside.values()) > 1:
             return f"{what}: the function has a table already"
         if len(group.members) + len(inside) > MOST_OPERATORS:
             return f"{what}: together they have more than {MOST_OPERATORS} operators"
         return ""
+
+    def _is_much_in_each_tile(self, anchor: Call, value: Call, group: _Group) -> bool:
+        """Whether an anchor had better be a layer of its own than be computed again in each tile that repeats its
+        ``value``: the windows of a mean hold about what the tiles do; the products of a pixel are few."""
+        entry = operator_of(anchor)
+        few = entry is not None and entry.anchor in (Anchor.CONVOLUTION, Anchor.PRODUCT)
+        return not few or prod(group.root.shape) > self.repeats * prod(value.shape)
 
     def _function_call(self, group: _Group, replaced: dict[int, Expr]) -> Call:
         params: dict[tuple[Expr, bool], Var] = {}
@@ -264,8 +286,13 @@ def _span(body: Expr, root: Call) -> Span:
     return Span(merged.nodes, root.span.tensor)
 
 
-def _run(module: Module) -> Module:
-    return fuse_with_report(module)[0]
+def fuse_for(core: CoreConfig | None) -> Pass:
+    """The pass for a core; without one, layers are taken to be one tile each."""
+
+    def run(module: Module) -> Module:
+        return fuse_with_report(module, core)[0]
+
+    return Pass("fuse", run, needs=("legalise",), stage="fused", about=__doc__ or "")
 
 
-fuse = Pass("fuse", _run, needs=("legalise",), stage="fused", about=__doc__ or "")
+fuse = fuse_for(None)
