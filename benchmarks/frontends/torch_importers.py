@@ -56,8 +56,10 @@ def by_tvm(program: torch.export.ExportedProgram, x: torch.Tensor) -> Any:
 def by_iree(program: torch.export.ExportedProgram, x: torch.Tensor) -> Any:
     import iree.runtime
     from iree.turbine import aot
+    from iree.turbine.aot.decompositions import current_aot_decompositions
 
-    exported = aot.export(program.run_decompositions())  # it reads functional programs only
+    decomposed = program.run_decompositions(current_aot_decompositions())  # as it does itself for a module
+    exported = aot.export(decomposed)
     exported.session.set_flags("--iree-llvmcpu-target-cpu=host")
     binary = exported.compile(save_to=None, target_backends=["llvm-cpu"])
     config = iree.runtime.Config("local-sync")
