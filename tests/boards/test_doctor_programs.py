@@ -11,8 +11,8 @@ from weft.boards.doctor_findings import describe_difference, exchanges, stuck_bi
 from weft.boards.doctor_programs import LOST, Trial, copies, engine_trials, of_program, single_instructions, streams
 from weft.hw.axi import PAGE_BYTES
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
-from weft.hw.isa import Engine, Fault, Finish, Load, Opcode, Store, Vector, VectorTarget
-from weft.hw.programs import disassemble
+from weft.hw.isa import Engine, Fault, Finish, Load, Opcode, Store, Vector, VectorOp, VectorTarget
+from weft.hw.programs import assemble, disassemble
 from weft.hw.registers import Kind, Register
 from weft.sim.dma import transfer_of
 from weft.sim.fsim import FunctionalSimulator
@@ -65,6 +65,21 @@ def test_tables_are_tried_where_a_core_has_them() -> None:
     vectors = [each for each in disassemble(core, with_tables["vector"].code) if isinstance(each, Vector)]
     assert {each.table for each in vectors} == {0, 1, 2}
     assert with_tables["gemm"].code.tobytes() == plain["gemm"].code.tobytes()
+
+
+def test_rounding_in_float32_is_tried_where_a_core_has_it() -> None:
+    core = replace(TINY, float32_rounding=1)
+    (trial,) = (each for each in engine_trials(core) if each.name == "vector")
+    assert trial.expected[0] is None
+    tried = [each for each in disassemble(core, trial.code) if isinstance(each, Vector) and each.float32]
+    assert [each.op for each in tried] == [VectorOp.REQUANTISE]
+    otherwise = [replace(each, float32=0) if isinstance(each, Vector) else each
+                 for each in disassemble(core, trial.code)]  # fmt: skip
+    simulator = FunctionalSimulator(core, trial.window.size)
+    simulator.dram[:] = trial.window
+    simulator.dram[: len(trial.code)] = assemble(core, otherwise)
+    simulator.run(0, trial.count)
+    assert (simulator.dram[len(trial.code) :] != trial.expected[1][len(trial.code) :]).sum() > 4
 
 
 def test_every_engine_and_every_byte_lane_is_tried() -> None:

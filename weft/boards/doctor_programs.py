@@ -268,6 +268,8 @@ def _vectors(config: CoreConfig) -> Iterator[Instruction]:
         yield from _dump(config, where, 1, 2 * slot + 1)
     if config.tables:
         yield from _tables(config, operands, 2 * len(VectorOp))
+    if config.float32_rounding:
+        yield from _float32(config, operands, 2 * len(VectorOp) + 2)  # behind what tables leave
 
 
 def _tables(config: CoreConfig, operands: int, slot: int) -> Iterator[Instruction]:
@@ -282,6 +284,17 @@ def _tables(config: CoreConfig, operands: int, slot: int) -> Iterator[Instructio
     for number, table in enumerate((1, config.tables)):
         yield Vector(op=VectorOp.SHR, levels=1, b_immediate=1, b=3, dst=operands, a=0, table=table)
         yield from _dump(config, operands, operands, slot + number)
+
+
+def _float32(config: CoreConfig, operands: int, slot: int) -> Iterator[Instruction]:
+    """The operands' highest bytes, halved: what is a half goes to what is even."""
+    for place, number in enumerate((0, 1, 1), start=operands):  # bias, multiplier, shift
+        yield Vector(op=VectorOp.MUL, b_immediate=1, b=0, dst=place, a=0)
+        yield Vector(op=VectorOp.ADD, b_immediate=1, b=number, dst=place, a=place)
+    yield Loop(engine=Engine.VECTOR, level=0, extent=operands, dst_stride=1, a_stride=1)
+    yield Vector(op=VectorOp.SHR, levels=1, b_immediate=1, b=24, dst=0, a=0)
+    yield Vector(op=VectorOp.REQUANTISE, levels=1, dst=0, a=0, b=operands, low=-256, high=255, float32=1)
+    yield from _dump(config, 0, operands, slot)
 
 
 def _stores(config: CoreConfig) -> Iterator[Instruction]:
