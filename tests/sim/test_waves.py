@@ -150,7 +150,10 @@ def test_a_device_writes_what_explains_the_numbers(tmp_path: Path, monkeypatch: 
     ("words", "why"),
     [
         (["--waves", "o.vcd"], "error: device 'fsim' has no waveform; hint: --device rtl"),
-        (["--device", "rtl", "--waves", "o.txt"], "error: waveform 'o.txt' is neither .vcd nor .fst"),
+        (
+            ["--device", "rtl", "--waves", "o.txt"],
+            "error: waveform 'o.txt' is neither .vcd nor .fst, nor activity, .saif",
+        ),
         (["--device", "rtl", "--from", "3"], "error: --from and --to are cycles of a waveform"),
         (["--device", "rtl", "--waves", "o.vcd", "--from", "9", "--to", "9"], "error: no cycle is in 9..9"),
         (["--device", "rtl", "--waves", "no/o.vcd"], "error: no/o.vcd: No such file or directory"),

@@ -15,7 +15,8 @@ if TYPE_CHECKING:  # imported where one is asked for: it knows the hardware
     from ..sim.waves import WaveRequest
 
 WavesOption = Annotated[
-    Path | None, output_file("--waves", help="Write a waveform of the core, .vcd or .fst (device rtl).")
+    Path | None,
+    output_file("--waves", help="Write a waveform of the core, .vcd or .fst, or its switching activity, .saif."),
 ]
 FromOption = Annotated[int, typer.Option("--from", min=0, help="First cycle of the waveform.")]
 ToOption = Annotated[int | None, typer.Option("--to", min=1, help="Cycle before which the waveform ends.")]
@@ -49,4 +50,6 @@ def finished_waves(device: object) -> str:
         path, view = device.finish_waves()
     except DeviceError as nothing:  # a run that ended before the core began tells why by itself
         return str(nothing)
+    if view is None:
+        return f"wrote {path}: switching activity of every net, for power tools"
     return f"wrote {path}: surfer {path}, or with names: gtkwave {view}"

@@ -280,8 +280,9 @@ class RtlDevice(LocalDevice):
         """Write a waveform of what will run on the next window; :meth:`finish_waves` ends it."""
         self.waves, self._programs = request, []
 
-    def finish_waves(self) -> tuple[Path, Path]:
-        """End the waveform; its path, and that of GTKWave's view of it (:func:`~weft.sim.waves.explain`).
+    def finish_waves(self) -> tuple[Path, Path | None]:
+        """End the waveform; its path, and that of GTKWave's view of it (:func:`~weft.sim.waves.explain`), if it is one
+        to look at.
 
         :class:`DeviceError` if none was asked for, or nothing ran.
         """
@@ -293,7 +294,8 @@ class RtlDevice(LocalDevice):
         if self._simulator is not None and self._shown:
             self._simulator.close_waves()
             self._shown = False
-        return self.waves.path, explain(self.waves, self.config, self._programs)
+        view = None if self.waves.counts else explain(self.waves, self.config, self._programs)
+        return self.waves.path, view
 
     def _running(self) -> RtlSimulator:
         if self._simulator is None:

@@ -122,14 +122,18 @@ class RtlSimulator(RtlMachine):
         kind = Waves.NONE if waves is None else waves.format
         built = simulator_library(config, multipliers, quick, progress, kind)
         super().__init__(config, *built, memory_bytes, dram)
+        self._waves = waves
         if waves is not None:
             stop = (1 << 64) - 1 if waves.stop is None else waves.stop
-            path = os.fsencode(waves.path)
+            path = os.fsencode(waves.file)
             self._library.weft_open_waves(self._machine, path, waves.first, stop, CYCLES_BEFORE, 1000 * CYCLE_NS)
 
     def close_waves(self) -> None:
         """Finish the waveform: no later cycle is in it."""
         self._library.weft_close_waves(self._machine)
+        if self._waves is not None:
+            self._waves.finish()
+            self._waves = None
 
     def inject(self, fault: BusFault, *, reader: ReadClient = ReadClient.FETCH, bit: int = 0) -> None:
         """Let the memory do this wrong as soon as it can, once; ``reader`` and ``bit`` are those of FLIPPED_READ.

@@ -22,6 +22,7 @@ from ..hw.isa import ENGINE_NAMES, Engine
 from ..hw.programs import program_words
 from ..hw.verilog import TOP
 from .errors import BuildError, SimulationError
+from .saif import write_saif
 
 
 class Waves(StrEnum):
@@ -61,6 +62,8 @@ def wave_format() -> Waves:
     return Waves.FST if result.returncode == 0 else Waves.VCD
 
 
+ACTIVITY_SUFFIX = ".saif"
+
 CYCLE_NS = 10
 """A cycle in a waveform: cycle c begins with the rising edge at this many times c."""
 
@@ -69,8 +72,9 @@ CYCLE_NS = 10
 class WaveRequest:
     """A waveform of the cycles ``first .. stop - 1`` (to the end for None), counted over all programs in their order.
 
-    ``path`` ends in ``.vcd`` or ``.fst``. :class:`SimulationError` for another, or cycles that do not exist;
-    :class:`BuildError` for FST on a machine without its libraries.
+    ``path`` ends in ``.vcd`` or ``.fst``, or in ``.saif`` for how often each bit changed in these cycles, which is
+    counted in a waveform beside it, ``file``, that then goes. :class:`SimulationError` for
+    another, or cycles that do not exist; :class:`BuildError` for FST on a machine without its libraries.
     """
 
     path: Path
@@ -78,8 +82,8 @@ class WaveRequest:
     stop: int | None = None
 
     def __post_init__(self) -> None:
-        if self.path.suffix not in (".vcd", ".fst"):
-            raise SimulationError(f"waveform {str(self.path)!r} is neither .vcd nor .fst")
+        if self.path.suffix not in (".vcd", ".fst", ACTIVITY_SUFFIX):
+            raise SimulationError(f"waveform {str(self.path)!r} is neither .vcd nor .fst, nor activity, .saif")
         if self.first < 0 or (self.stop is not None and self.stop <= self.first):
             raise SimulationError(f"no cycle is in {self.first}..{self.stop}")
         if self.format is Waves.FST and wave_format() is not Waves.FST:
@@ -88,7 +92,23 @@ class WaveRequest:
 
     @property
     def format(self) -> Waves:
-        return Waves(self.path.suffix[1:])
+        return Waves(self.file.suffix[1:])
+
+    @property
+    def file(self) -> Path:
+        """What the model writes."""
+        return self.path.with_name(f"{self.path.name}.vcd") if self.counts else self.path
+
+    @property
+    def counts(self) -> bool:
+        """Is activity wanted, and no waveform?"""
+        return self.path.suffix == ACTIVITY_SUFFIX
+
+    def finish(self) -> None:
+        """Make the activity of the waveform, which has been written, if that is wanted."""
+        if self.counts:
+            write_saif(self.file, self.path)
+            self.file.unlink()
 
 
 def explain(request: WaveRequest, config: CoreConfig, programs: Sequence[npt.NDArray[np.uint8]]) -> Path:
