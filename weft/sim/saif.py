@@ -98,10 +98,7 @@ def _values(lines: Iterable[str], activities: dict[str, Activity]) -> tuple[int,
     for line in lines:
         if line[0] == "#":
             now = int(line[1:])
-            if first is None:
-                first = now
-                for activity in activities.values():
-                    activity.since = [now] * activity.width
+            first = now if first is None else first
         elif line[0] == "b":
             value, code = line[1:].split()
             activities[code].becomes(int(value, 2), now)
