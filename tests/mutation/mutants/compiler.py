@@ -36,11 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         "window-computed-for-every-tile", "compiler/targets/accel/passes/fuse.py", "check ignored",
-        "return not few or prod", "return prod", FUSE,
-    ),
-    Mutant(
-        "products-computed-for-every-tile", "compiler/targets/accel/passes/fuse.py", "check ignored",
-        "return not few or prod(group.root.shape) > self.repeats * prod(value.shape)", "return not few", FUSE,
+        "for anchor in anchors if not _is_product(anchor)", "for anchor in anchors if not anchor", FUSE,
     ),
     Mutant(
         "least-work-of-all-that-repeats", "compiler/targets/accel/cost/space.py", "case left out",

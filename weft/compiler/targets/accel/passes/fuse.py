@@ -8,13 +8,10 @@ convolution, and so does ``x * clip(x + 3)``.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
 
-from .....hw.config import CoreConfig
 from ....graph import (
     Anchor,
     Attrs,
@@ -34,9 +31,6 @@ from ....graph import (
 from ....graph.visit import rewrite, with_children
 from ....operators.numerics import INT9, MAX_LEFT_SHIFT
 from ....passes.manager import Pass
-
-TILES = 4
-"""What is alive at once on a core: two tiles, and what the vector engine makes of each."""
 
 MOST_OPERATORS = 128
 """Of a function that 8-bit values join. Tables as ramps have up to 128 each; the time that a schedule takes grows with
@@ -99,9 +93,16 @@ def fold_subtraction(node: Call) -> Expr | None:
     return None
 
 
-def fuse_with_report(module: Module, core: CoreConfig | None = None) -> tuple[Module, tuple[Fused, ...]]:
-    """The fused module, and what was fused and what was not. ``core``: without, its tiles are taken to hold a layer."""
-    return _Fuser(module, core.acc_depth // TILES if core is not None else sys.maxsize).run()
+def fuse_with_report(module: Module) -> tuple[Module, tuple[Fused, ...]]:
+    """The fused module, and what was fused and what was not."""
+    return _Fuser(module).run()
+
+
+def _is_product(anchor: Call) -> bool:
+    """Whether an anchor is of the array: of a pixel that is repeated its products are few, while the windows of a mean
+    hold about what all tiles do that repeat it."""
+    entry = operator_of(anchor)
+    return entry is not None and entry.anchor in (Anchor.CONVOLUTION, Anchor.PRODUCT)
 
 
 def _kind(node: Expr) -> Fusion | None:
@@ -110,11 +111,8 @@ def _kind(node: Expr) -> Fusion | None:
 
 
 class _Fuser:
-    """``repeats``: of an element that a tile holds for sure."""
-
-    def __init__(self, module: Module, repeats: int) -> None:
+    def __init__(self, module: Module) -> None:
         self.module = module
-        self.repeats = repeats
         body = module.main.body
         # By identity: of equal nodes each uses what it reads.
         self.uses = Counter(id(child) for node in topological_order(body) for child in node.children)
@@ -199,7 +197,7 @@ class _Fuser:
             ]
         anchors = [node for node in inside.values() if _kind(node) is Fusion.ANCHOR]
         if value.shape != group.root.shape:
-            much = [anchor.op for anchor in anchors if self._is_much_in_each_tile(anchor, value, group)]
+            much = [anchor.op for anchor in anchors if not _is_product(anchor)]
             if len(consumers) > 1:  # many operators, such as the ramps of a gate
                 much = [f"{len(consumers)} consumers"]
             if much:
@@ -211,13 +209,6 @@ class _Fuser:
         if len(group.members) + len(inside) > MOST_OPERATORS:
             return f"{what}: together they have more than {MOST_OPERATORS} operators"
         return ""
-
-    def _is_much_in_each_tile(self, anchor: Call, value: Call, group: _Group) -> bool:
-        """Whether an anchor had better be a layer of its own than be computed again in each tile that repeats its
-        ``value``: the windows of a mean hold about what the tiles do; the products of a pixel are few."""
-        entry = operator_of(anchor)
-        few = entry is not None and entry.anchor in (Anchor.CONVOLUTION, Anchor.PRODUCT)
-        return not few or prod(group.root.shape) > self.repeats * prod(value.shape)
 
     def _function_call(self, group: _Group, replaced: dict[int, Expr]) -> Call:
         params: dict[tuple[Expr, bool], Var] = {}
@@ -286,13 +277,8 @@ def _span(body: Expr, root: Call) -> Span:
     return Span(merged.nodes, root.span.tensor)
 
 
-def fuse_for(core: CoreConfig | None) -> Pass:
-    """The pass for a core; without one, layers are taken to be one tile each."""
-
-    def run(module: Module) -> Module:
-        return fuse_with_report(module, core)[0]
-
-    return Pass("fuse", run, needs=("legalise",), stage="fused", about=__doc__ or "")
+def _run(module: Module) -> Module:
+    return fuse_with_report(module)[0]
 
 
-fuse = fuse_for(None)
+fuse = Pass("fuse", _run, needs=("legalise",), stage="fused", about=__doc__ or "")

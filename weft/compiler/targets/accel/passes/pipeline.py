@@ -12,7 +12,7 @@ from .channel_moves import channel_moves
 from .elementwise_shapes import elementwise_shapes
 from .fit_scratchpads import fit_scratchpads, why_not_kernel
 from .flatten_into_kernel import flatten_into_kernel
-from .fuse import fuse_for
+from .fuse import fuse
 from .pack_layout import pack_layout
 from .ramps import tables_as_ramps, tables_on_host
 from .unfold_input import unfold_input
@@ -34,7 +34,7 @@ def accel_passes(
         elementwise_shapes(blocks, bytes_per_cycle),
         flatten_into_kernel(blocks, bytes_per_cycle),
         unfold_input(blocks, bytes_per_cycle, chains=chains),
-        fuse_for(core),
+        fuse,
         channel_moves,
         *fit,
         pack_layout(blocks, partial(why_not_kernel, core=core), core.weight_group, core)
