@@ -111,7 +111,7 @@ MUTANTS = (
     ),
     _fault(
         "tables-behind-no-zero-point", "passes/pack_layout.py", "forgotten part",
-        'for name in ("zero_point", "low", "high")}', 'for name in ("low", "high")}',
+        'for name in ("zero_point", "low", "high", "rounding")}', 'for name in ("low", "high", "rounding")}',
         "test_core_tables.py",
     ),
     _fault(
@@ -179,7 +179,7 @@ MUTANTS = (
     ),
     _fault(
         "requantised-without-left-shifts", "operators/intrinsics.py", "forgotten part",
-        "fields = tuple(param.name for param in scalars)", "fields = tuple(param.name for param in _CLAMPS)",
+        "float32 = tuple(param.name for param in scalars), ", "float32 = tuple(param.name for param in _CLAMPS), ",
         "operators/test_intrinsics.py", "test_kernels.py",
     ),
     _fault(

@@ -33,7 +33,7 @@ MUTANTS = (
     ),
     Mutant(
         "proof-without-the-lower-limit", "verify/normal_forms.py", "operand ignored",
-        "keys.key(\"requantise\", low - zero_point, ", "keys.key(\"requantise\", 0, ", FORMS,
+        "keys.key(f\"requantise {rounding}\", low - zero_point, ", "keys.key(f\"requantise {rounding}\", 0, ", FORMS,
     ),
     Mutant(
         "proof-that-bytes-always-fit", "verify/normal_forms.py", "check ignored",
