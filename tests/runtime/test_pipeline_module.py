@@ -134,6 +134,7 @@ def test_a_stage_of_several_programs_with_the_host_between(tmp_path: Path) -> No
     module = loaded(model)
     assert equal(module.run(items), [whole.run(item) for item in items])
     assert [use.items for use in module.use()] == [4, 4]
+    assert [use.cycles for use in module.use()] == [4 * cycles for cycles in module.stage_cycles()]
     assert module.interval == max(sum(result.cycles or 0 for result in results) for results in module.rounds)
 
 
