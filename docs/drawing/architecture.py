@@ -52,7 +52,7 @@ PARTS = {
         "public functions, tuning", 2, "field",
     ),
     "explore": (("explore",), "spaces, points, fronts", 3, "field"),
-    "cli": (("cli", "progress"), "the command", 2, "field"),
+    "cli": (("cli", "progress", "__main__"), "the command", 2, "field"),
 }  # fmt: skip
 
 COLUMN, ROW, WIDTH, HEIGHT, LEFT, TOP = 216, 62, 176, 40, 114, 50

@@ -74,7 +74,7 @@ MISTAKES = {
     "generate digits.onnx hello": "missing option '--prompt'",
     "weft run digits.onnx": "no such command 'weft'",
     "doctor --nosuch": "no such option: --nosuch",
-    "compile m.pt": "'m.pt' is weights or a module of PyTorch, not a graph that can be compiled; hint: export it",
+    "compile m.pt": "'m.pt' is weights or a module of PyTorch, not a graph that can be compiled; hint: give the module",
     "compile m.safetensors": "is weights without a graph, not a graph that can be compiled; hint: load them into",
     "compile cut.onnx": "'cut.onnx' is not a complete ONNX file",
     "run picture.png": "it begins as another kind of file: models are .onnx, .tflite, .pt2",
