@@ -6,8 +6,8 @@ has instructions and nothing else.
 
     python benchmarks/compiling/compile_time.py resnet18 resnet50
     python benchmarks/compiling/compile_time.py head_silu decode_step  # long activations: many vector operations
-    python benchmarks/compiling/compile_time.py --target cpu  # networks of cpu/peers.py: cold, then kept
-    python benchmarks/compiling/compile_time.py --chains 100 1000    # how it grows with the nodes; --target cpu, too
+    python benchmarks/compiling/compile_time.py --target cpu           # networks of cpu/peers.py: cold, then kept
+    python benchmarks/compiling/compile_time.py --chains 100 1000      # how it grows with the nodes; --target cpu, too
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Cycles of LiteRT networks beside what Arm's compiler for Ethos-U says of the same files.
 
-    python benchmarks/core/ethos_u.py                                 # MLPerf Tiny's four and two MobileNets
+    python benchmarks/core/ethos_u.py               # MLPerf Tiny's four and two MobileNets
     python benchmarks/core/ethos_u.py --model mine.tflite --core pynq
-    python benchmarks/core/ethos_u.py --memory arm                    # Arm's own memory: 12 bytes a cycle, latency 500
+    python benchmarks/core/ethos_u.py --memory arm  # Arm's own memory: 12 bytes a cycle, latency 500
 
 Needs Vela (pip install ethos-u-vela; in an environment of its own, name it with --vela PATH). Both have 256
 multiply-accumulates a cycle, the same DRAM with all tensors and weights in it (8 bytes a cycle, latency 100), and as

@@ -4,9 +4,9 @@ Utilisation is useful multiply-accumulates of the model / (cycles x multiply-acc
 The integers of every layer must equal the graph's NumPy meaning; only quantisation, softmax and layout at the two ends
 may run on the host. The exit status says whether that holds.
 
-    python benchmarks/core/networks.py resnet18 resnet50 --device model    # the timing model alone: cycles, no integers
-    python benchmarks/core/networks.py resnet18 --device fsim               # every layer's integers, predicted cycles
-    python benchmarks/core/networks.py resnet18 --device rtl                # the same, cycles and result of the RTL
+    python benchmarks/core/networks.py resnet18 resnet50 --device model  # the timing model alone: cycles, no integers
+    python benchmarks/core/networks.py resnet18 --device fsim            # every layer's integers, predicted cycles
+    python benchmarks/core/networks.py resnet18 --device rtl             # the same, cycles and result of the RTL
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which part of a quantised network runs on the core, in every form that quantisers give it.
 
-    python benchmarks/core/placement.py                                  # all forms x all networks
+    python benchmarks/core/placement.py                        # all forms x all networks
     python benchmarks/core/placement.py --networks residual plain --every 5
-    python benchmarks/core/placement.py --random 50 --first 0            # quantisers placed at random
+    python benchmarks/core/placement.py --random 50 --first 0  # quantisers placed at random
     python benchmarks/core/placement.py --config pynq --json placement.json
 
 For each: the share of the multiply-accumulates on the core (wanted: all of those of products with 8-bit operands),

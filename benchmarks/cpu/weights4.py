@@ -5,8 +5,8 @@ The model is a chain of all products of a step (projections, gated layers, head)
 a few runs, a ratio the median over rounds that take turns. Like stands beside like: exact activations beside
 onnxruntime's ``accuracy_level`` 0, activations of 8 bits in blocks beside its level 4.
 
-    python benchmarks/cpu/weights4.py                            # SmolLM2-135M, one token
-    python benchmarks/cpu/weights4.py --shape llama --rows 16    # Llama-3.2-1B, 16 tokens at once
+    python benchmarks/cpu/weights4.py                          # SmolLM2-135M, one token
+    python benchmarks/cpu/weights4.py --shape llama --rows 16  # Llama-3.2-1B, 16 tokens at once
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Operators at ties, bounds and special values: weft, onnxruntime, ONNX's reference and OpenVINO against exact numbers.
 
-    python benchmarks/frontends/operator_sweep.py                        # weft in NumPy and compiled for this processor
+    python benchmarks/frontends/operator_sweep.py             # weft in NumPy and compiled for this processor
     python benchmarks/frontends/operator_sweep.py --targets numpy cpu opencl --filter Resize
-    python benchmarks/frontends/operator_sweep.py --openvino             # where it is installed, too
+    python benchmarks/frontends/operator_sweep.py --openvino  # where it is installed, too
 
 Answers are exact where the standard's text gives them to the last bit (fractions and integers of Python), and within
 some units of the last place where it does not. Where it gives none, tools are compared with weft's meaning in NumPy.

@@ -1,8 +1,8 @@
 """Whole networks of PyTorch's model libraries, with random weights: read, compiled for this processor, beside eager.
 
-    python benchmarks/frontends/torch_models.py                          # all; the exit status is 1 where one differs
+    python benchmarks/frontends/torch_models.py         # all; the exit status is 1 where one differs
     python benchmarks/frontends/torch_models.py --only swin --json models.json
-    python benchmarks/frontends/torch_models.py --read                   # only read by the front end, not compiled
+    python benchmarks/frontends/torch_models.py --read  # only read by the front end, not compiled
 
 Needs `pip install 'weft[torch]' torchvision timm transformers`. Networks of `timm` are one small member of each family;
 those of `transformers` have two layers. Every parameter and buffer is stirred first: as they are made, many are zero or

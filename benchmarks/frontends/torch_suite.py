@@ -1,8 +1,8 @@
 """PyTorch's own database of operators (`torch.testing`) through the PyTorch front end, beside eager PyTorch.
 
-    python benchmarks/frontends/torch_suite.py                        # samples of float32, int64 and bool
+    python benchmarks/frontends/torch_suite.py             # samples of float32, int64 and bool
     python benchmarks/frontends/torch_suite.py --only softmax --verbose
-    python benchmarks/frontends/torch_suite.py --compiled         # machine code of the CPU target, not NumPy's meanings
+    python benchmarks/frontends/torch_suite.py --compiled  # machine code of the CPU target, not NumPy's meanings
 
 Needs PyTorch and what its test suite is made with: pip install 'weft[torch]' expecttest. Each sample is captured,
 decomposed to core ATen operators, read into the graph IR, run, and compared. A sample counts where its graph has core

@@ -1,8 +1,8 @@
 """Main loops of products, on tensor cores and by threads: how much is products, and how long they take to issue.
 
-    python benchmarks/gpu/loops.py                                   # all tiles for sm_80, int8, float16 and float32
+    python benchmarks/gpu/loops.py                               # all tiles for sm_80, int8, float16 and float32
     python benchmarks/gpu/loops.py --gpu sm_75 --type int8 --json loops.json
-    python benchmarks/gpu/loops.py --ptxas PATH --nvdisasm PATH      # of NVIDIA's assembler and disassembler
+    python benchmarks/gpu/loops.py --ptxas PATH --nvdisasm PATH  # of NVIDIA's assembler and disassembler
 
 Nothing runs. Each tile makes a dense product of 512 x 512 x 12,288, deep enough for ptxas to leave the loop a loop. Of
 PTX: instructions and products of the innermost loop. Of machine code, where ptxas is (the extra ``bench``) and

@@ -1,7 +1,7 @@
 """Kernels and networks on NVIDIA's GPU beside cuBLAS and cuDNN (through PyTorch), `torch.compile` and onnxruntime.
 
-    pip install -e .[bench,demo]                    # torch and onnxruntime-gpu, built for this machine's CUDA
-    python benchmarks/gpu/peers.py                  # all parts, on GPU 0, compiled for its architecture
+    pip install -e .[bench,demo]    # torch and onnxruntime-gpu, built for this machine's CUDA
+    python benchmarks/gpu/peers.py  # all parts, on GPU 0, compiled for its architecture
     python benchmarks/gpu/peers.py products memory --gpu sm_80 --device 1 --json products.json
 
 - products of int8, float16, bfloat16, float32 and TF32, of sizes that networks have, beside cuBLAS. Wanted: 0.9 of it

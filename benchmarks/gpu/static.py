@@ -1,9 +1,9 @@
 """What decides the speed of kernels for NVIDIA's GPUs, counted without one.
 
-    python benchmarks/gpu/static.py                                  # all networks for sm_80
+    python benchmarks/gpu/static.py                      # all networks for sm_80
     python benchmarks/gpu/static.py digits --gpu sm_75 --json digits.json
-    python benchmarks/gpu/static.py product --gpu sm_90               # one product of bytes, 256 x 256 x 1024
-    python benchmarks/gpu/static.py --ptxas PATH                     # of NVIDIA's assembler: registers and spills, too
+    python benchmarks/gpu/static.py product --gpu sm_90  # one product of bytes, 256 x 256 x 1024
+    python benchmarks/gpu/static.py --ptxas PATH         # of NVIDIA's assembler: registers and spills, too
 
 Networks: digits, resnet18 and mobilenet_v2 at 64x64 (``--width``: of their channels), a block of a vision transformer;
 and ``product``. Each is compiled for the target ``cuda`` and runs in the interpreter of PTX, which refuses what a GPU

@@ -5,11 +5,11 @@ one core. "shared": all cores on one port behind an arbiter, so that they have t
 same, with one read of weights for all; "own": a port of the same rate for each core, so that n cores have n times the
 bandwidth. "stages": ports of their own, and a stage of the network on each core, one item after the other.
 
-    python benchmarks/systems/systems.py                                     # timing model, images of 224x224
-    python benchmarks/systems/systems.py --rtl --size 64 --cores 2   # also in Verilator: bytes and cycles must be equal
-    python benchmarks/systems/systems.py --models a.weft b.weft         # what 'weft compile' wrote, instead of networks
-    python benchmarks/systems/systems.py --networks --programs 500     # random programs on random systems, in Verilator
-    python benchmarks/systems/systems.py --networks --area                   # what the arbiters take
+    python benchmarks/systems/systems.py                            # timing model, images of 224x224
+    python benchmarks/systems/systems.py --rtl --size 64 --cores 2  # also in Verilator: bytes and cycles must be equal
+    python benchmarks/systems/systems.py --models a.weft b.weft     # what 'weft compile' wrote, instead of networks
+    python benchmarks/systems/systems.py --networks --programs 500  # random programs on random systems, in Verilator
+    python benchmarks/systems/systems.py --networks --area          # what the arbiters take
 """
 
 from __future__ import annotations

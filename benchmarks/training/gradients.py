@@ -1,7 +1,7 @@
 """Gradients of every rule, against central differences, machine code and PyTorch.
 
-    python benchmarks/training/gradients.py                          # all parts; PyTorch comes with the extra ``bench``
-    python benchmarks/training/gradients.py rules --filter conv      # one part
+    python benchmarks/training/gradients.py                      # all parts; PyTorch comes with the extra ``bench``
+    python benchmarks/training/gradients.py rules --filter conv  # one part
     python benchmarks/training/gradients.py graphs --graphs 1000 --first 500 --json graphs.json
 
 Parts: ``rules`` (every case of `gradient_cases` in float64: its gradient and the gradient of that against central

@@ -12,9 +12,9 @@ what weft allocates between kernels. "recomputed" is weft's step in 0.6 of that 
 met, with its time relative to that of weft's own.
 
     pip install -e .[bench,demo]
-    python benchmarks/training/peers.py                       # all networks, 1 and 2 threads
-    python benchmarks/training/peers.py --no-recomputed       # the same without what takes most of the time to compile
-    python benchmarks/training/peers.py --no-times            # memory alone, on a busy machine, too
+    python benchmarks/training/peers.py                  # all networks, 1 and 2 threads
+    python benchmarks/training/peers.py --no-recomputed  # the same without what takes most of the time to compile
+    python benchmarks/training/peers.py --no-times       # memory alone, on a busy machine, too
     python benchmarks/training/peers.py resnet18 --threads 1 --no-memory --engine torch
 """
 
