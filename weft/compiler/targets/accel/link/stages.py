@@ -34,7 +34,6 @@ def staged(phases: Sequence[Phase], count: int, measure: Measure) -> list[Phase]
         raise CompileError(f"{len(everything)} functions run on the core, which are no {count} stages",
                            hint="ask for fewer stages")  # fmt: skip
     starts = [0, *accumulate(map(len, groups))]
-    costs = [float(measure([node])) for node in everything]
     known: dict[tuple[int, int], int] = {}
 
     def cycles(first: int, stop: int) -> int:
@@ -44,6 +43,7 @@ def staged(phases: Sequence[Phase], count: int, measure: Measure) -> list[Phase]
             known[first, stop] = sum(measure(everything[begin:end]) for begin, end in pairwise(edges))
         return known[first, stop]
 
+    costs = [float(cycles(number, number + 1)) for number in range(len(everything))]
     tried: dict[tuple[int, ...], int] = {}
     for _ in range(ROUNDS):
         cuts = balanced(costs, count)
