@@ -26,14 +26,9 @@ from .inputs import check_kind, named_inputs
 from .module import HostRun, LoadHost
 from .run_lock import RunLock
 from .system_device import SystemDevice
-from .system_module import CoreUse, Inputs, check_cores
+from .system_module import CoreUse, Inputs, check_cores, core_uses, total_cycles
 
 Array = npt.NDArray[Any]
-
-
-def _cycles(results: Sequence[SystemResult]) -> int:
-    """Of results one after the other."""
-    return sum(result.cycles or 0 for result in results)
 
 
 @dataclass(frozen=True)
@@ -174,12 +169,12 @@ class PipelineModule:
     @property
     def cycles(self) -> int:
         """Of the last run, from the first start to the last end, round after round; without time of the host."""
-        return _cycles(self.results)
+        return total_cycles(self.results)
 
     @property
     def interval(self) -> int:
         """Cycles from one item to the next in the last run: of the longest round."""
-        return max(map(_cycles, self.rounds), default=0)
+        return max(map(total_cycles, self.rounds), default=0)
 
     def stage_cycles(self) -> tuple[int, ...]:
         """Of each stage, on a core that has its memory alone, by the timing model."""
@@ -195,21 +190,7 @@ class PipelineModule:
 
     def use(self) -> tuple[CoreUse, ...]:
         """What each core did in the last run."""
-        uses = []
-        for core, alone in enumerate(self.stage_cycles()):
-            ran = [result.cores[core] for result in self.results]
-            done = [result for result in ran if result is not None]
-            items = len(done) // len(self._stages[core])
-            uses.append(
-                CoreUse(
-                    items=items,
-                    cycles=sum(result.cycles or 0 for result in done),
-                    alone=items * alone,
-                    bytes_read=sum(result.bytes_read for result in done),
-                    bytes_written=sum(result.bytes_written for result in done),
-                )
-            )
-        return tuple(uses)
+        return core_uses(self.results, [len(parts) for parts in self._stages], self.stage_cycles())
 
     def close(self) -> None:
         """Wait for the run in progress; later runs are refused."""

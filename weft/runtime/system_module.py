@@ -49,6 +49,29 @@ class CoreUse:
         return self.cycles - self.alone
 
 
+def core_uses(results: Sequence[SystemResult], programs: Sequence[int], alone: Sequence[int]) -> tuple[CoreUse, ...]:
+    """What each core did in ``results``. ``programs`` of an item are on it, which take it so many cycles ``alone``."""
+    uses = []
+    for core, (count, cycles) in enumerate(zip(programs, alone, strict=True)):
+        done = [ran for result in results if (ran := result.cores[core]) is not None]
+        items = len(done) // count
+        uses.append(
+            CoreUse(
+                items=items,
+                cycles=sum(result.cycles or 0 for result in done),
+                alone=items * cycles,
+                bytes_read=sum(result.bytes_read for result in done),
+                bytes_written=sum(result.bytes_written for result in done),
+            )
+        )
+    return tuple(uses)
+
+
+def total_cycles(results: Sequence[SystemResult]) -> int:
+    """Of results one after the other."""
+    return sum(result.cycles or 0 for result in results)
+
+
 def check_cores(model: CompiledModel, config: SystemConfig) -> CorePart:
     """The model's part on a core; :class:`DeviceError` if there is none, or it is for another core than these."""
     if model.core is None:
@@ -161,7 +184,7 @@ class SystemModule:
     @property
     def cycles(self) -> int:
         """Of the last run, from first start to last end, program after program; without time of the host."""
-        return sum(result.cycles or 0 for result in self.results)
+        return total_cycles(self.results)
 
     def alone(self) -> int:
         """Cycles of one item on a core that has its memory alone, by the timing model."""
@@ -173,22 +196,8 @@ class SystemModule:
 
     def use(self) -> tuple[CoreUse, ...]:
         """What each core did in the last run."""
-        alone, programs = self.alone(), len(self.model.programs)
-        uses = []
-        for core in range(len(self.config.cores)):
-            ran = [result.cores[core] for result in self.results]
-            done = [result for result in ran if result is not None]
-            items = len(done) // programs
-            uses.append(
-                CoreUse(
-                    items=items,
-                    cycles=sum(result.cycles or 0 for result in done),
-                    alone=items * alone,
-                    bytes_read=sum(result.bytes_read for result in done),
-                    bytes_written=sum(result.bytes_written for result in done),
-                )
-            )
-        return tuple(uses)
+        cores = len(self.config.cores)
+        return core_uses(self.results, [len(self.model.programs)] * cores, [self.alone()] * cores)
 
     def profile(self) -> SystemProfile:
         """Why it is slow: an item on each core by the timing model, whose cycles are those of the system's RTL."""
