@@ -533,7 +533,7 @@ MUTANTS = (
     ),
     Mutant(
         "plan-alone-of-one-item", "runtime/system_module.py", "forgotten part",
-        "alone=items * alone", "alone=alone", PLAN,
+        "alone=items * cycles", "alone=cycles", PLAN,
     ),
     Mutant(
         "plan-windows-overlap", "runtime/system_device.py", "overlap",
