@@ -10,7 +10,8 @@ from pathlib import Path
 from weft.hw.config import PYNQ
 from weft.hw.cycle_class import CycleClass
 from weft.hw.isa import ENGINE_NAMES, Engine, Fault
-from weft.hw.registers import COUNTER_BITS, REGISTER_BITS, Control, Kind, Register, Status, class_counter
+from weft.hw.registers import COUNTER_BITS, REGISTER_BITS, Bits, Control, Kind, Register, Status, class_counter
+from weft.hw.relay_plan import RelayControl, RelayRegister, RelayStatus
 
 PAGE = Path(__file__).with_suffix(".md")
 
@@ -51,7 +52,25 @@ def _registers() -> list[str]:
     return lines
 
 
-def _bits(register: Register, flags: type[Control] | type[Status]) -> list[str]:
+_RELAY_HEAD = """
+## Registers of a relay
+
+A [system](systems.md#cores-that-start-each-other) whose cores start each other has these, beside its cores' windows."""
+
+
+def _relay() -> list[str]:
+    lines = [_RELAY_HEAD, "", "| address | register | bits | access | meaning |", "|---|---|---:|---|---|"]
+    for register in RelayRegister:
+        if register.word:
+            continue
+        halves = [other for other in RelayRegister if other.signal == register.signal]
+        addresses = ", ".join(f"{half:#06x}" for half in halves) + (" + 4 x core" if register.of_cores else "")
+        name = register.name if len(halves) == 1 else f"{register.name}, _HI"
+        lines.append(f"| {addresses} | {name} | {register.bits} | {register.kind.access} | {register.meaning} |")
+    return lines
+
+
+def _bits(register: Register | RelayRegister, flags: type[Bits]) -> list[str]:
     lines = ["", f"## {register.name}", "", "| bit | name | meaning |", "|---:|---|---|"]
     return lines + [f"| {flag.bit_length() - 1} | {flag.name} | {flag.meaning} |" for flag in flags]
 
@@ -70,6 +89,9 @@ def page() -> str:
         *_numbers("Engines", dict(enumerate(ENGINE_NAMES))),
         *_numbers("Causes of faults", {int(cause): cause.name for cause in Fault}),
         *_numbers("Classes of cycles", {each.value: name for name, each in CycleClass.__members__.items()}),
+        *_relay(),
+        *_bits(RelayRegister.RELAY_CONTROL, RelayControl),
+        *_bits(RelayRegister.RELAY_STATUS, RelayStatus),
     ]
     return "\n".join(lines) + "\n"
 

@@ -54,6 +54,7 @@ def test_only_cores_on_one_port_share_reads() -> None:
         ('{"cores": ["tiny", "tiny"], "ports": [0, 1], "shared_reads": true}', "shared_reads: no two cores have one"),
         ('{"cores": ["tiny"], "shared_reads": true}', "shared_reads: no two cores have one port"),
         ('{"cores": ["tiny", "tiny"], "shared_reads": 1}', "shared_reads must be true or false, not 1"),
+        ('{"cores": ["tiny"], "relay": 1}', "relay must be true or false, not 1"),
     ):
         with pytest.raises(ConfigError, match=problem):
             SystemConfig.from_json(text)

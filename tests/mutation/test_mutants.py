@@ -88,7 +88,9 @@ def test_only_tests_that_import_the_file_are_run_and_its_own_come_first() -> Non
     assert by_path["hw/load_writer.py"][0] == "tests/hw/test_load.py"
     assert "tests/hw/test_registers.py" not in by_path["hw/gemm.py"]
     # no part of any core
-    between_cores = {"hw/interconnect.py", "hw/register_windows.py", "hw/shared_reads.py", "hw/system.py"}
+    between_cores = {
+        f"hw/{name}.py" for name in ("interconnect", "register_windows", "relay", "shared_reads", "system")
+    }
     for mutant in PARTS["hardware"]:
         of_cores = set() if mutant.path in between_cores else {"tests/hw/test_core_bus.py"}
         assert {*BUILDING, *of_cores} <= set(by_path[mutant.path]), mutant.path

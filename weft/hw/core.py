@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .acc_memory import AccMemory
-from .axi import MasterSignature, ReadClient, RegisterSlaveSignature
+from .axi import PAGE_BYTES, MasterSignature, ReadClient, RegisterSlaveSignature
 from .config import CoreConfig
 from .cycle_class import FIRST_TOKEN_CLASS, CycleClass
 from .fetch import Fetch
@@ -86,6 +86,17 @@ SCRATCHPAD_CELLS = tuple(
 """Patterns of the cells that hold the scratchpads' memories: ``inp`` has banks on some cores."""
 
 
+def system_members(config: CoreConfig, *, tells_running: bool, in_relay: bool) -> dict[str, wiring.Member]:
+    """The ports of a core that only some systems need; see :class:`Core`."""
+    relay = {"start": In(1), "shift": In(page_bits(config)), "status": Out(len(Status))} if in_relay else {}
+    return ({"running": Out(1)} if tells_running else {}) | relay
+
+
+def page_bits(config: CoreConfig) -> int:
+    """Width of the number of a page of 4 KiB of the memory."""
+    return config.address_bits - (PAGE_BYTES.bit_length() - 1)
+
+
 class TraceSignature(wiring.Signature):
     """What an engine does, for traces: events, and the class of each cycle."""
 
@@ -107,13 +118,17 @@ class Core(wiring.Component):
         For each engine its events and activity; for simulation and debugging, may stay unconnected.
     running
         With ``tells_running``: a program runs, and its cycles are counted.
+    start, shift, status
+        With ``in_relay``: a start as that by CONTROL; by how many pages of 4 KiB the window begins behind its base,
+        from the start to the end; the bits of STATUS.
 
     The contents of the scratchpads are in memories of the hierarchy that :func:`memory_paths` names.
     """
 
-    def __init__(self, config: CoreConfig, *, tells_running: bool = False) -> None:
+    def __init__(self, config: CoreConfig, *, tells_running: bool = False, in_relay: bool = False) -> None:
         self.config = config
         self._tells_running = tells_running
+        self._in_relay = in_relay
         engines = {engine.name.lower(): Out(TraceSignature()) for engine in Engine}
         super().__init__(
             {
@@ -121,7 +136,7 @@ class Core(wiring.Component):
                 "s_axil": Out(RegisterSlaveSignature()),
                 "interrupt": Out(1),
                 "trace": Out(wiring.Signature(engines)),
-                **({"running": Out(1)} if tells_running else {}),
+                **system_members(config, tells_running=tells_running, in_relay=in_relay),
             }
         )
 
@@ -168,7 +183,7 @@ class Core(wiring.Component):
         m.d.comb += [
             bus_busy.eq(read.busy | write.busy),
             clear.eq(control.clear),
-            control.start.eq(registers.start),
+            control.start.eq(registers.start | self.start if self._in_relay else registers.start),
             control.reset.eq(registers.reset),
             control.clear_interrupt.eq(registers.clear_interrupt),
             control.bus_busy.eq(bus_busy),
@@ -194,6 +209,8 @@ class Core(wiring.Component):
         ]
         if self._tells_running:
             m.d.comb += self.running.eq(control.counting)
+        if self._in_relay:
+            m.d.comb += self.status.eq(control.status)
         m.d.sync += drained.eq(
             fetch.finished & Cat(engines[engine].idle & queues[engine].empty for engine in Engine).all()
         )
@@ -212,11 +229,17 @@ class Core(wiring.Component):
         engines: dict[Engine, Any],
     ) -> None:
         connect(m, flipped(self.s_axil), registers.bus)
+        base: Value = registers.settings.window_base
+        if self._in_relay:
+            # Long before the first burst: a start takes longer than this register.
+            shifted = Signal(len(base))
+            m.d.sync += shifted.eq(base + (self.shift << PAGE_BYTES.bit_length() - 1))
+            base = shifted
         for master in (read, write):
             for name, member in master.axi.signature.members.items():
                 inside, outside = getattr(master.axi, name), getattr(self.m_axi, name)
                 m.d.comb += outside.eq(inside) if member.flow is Out else inside.eq(outside)
-            m.d.comb += master.base.eq(registers.settings.window_base)
+            m.d.comb += master.base.eq(base)
         connect(m, fetch.client, read.clients[ReadClient.FETCH])
         connect(m, engines[Engine.LOAD].client, read.clients[ReadClient.LOAD])
         connect(m, engines[Engine.LOADW].client, read.clients[ReadClient.LOADW])

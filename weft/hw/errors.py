@@ -19,3 +19,7 @@ class InstructionError(HardwareError):
 
 class SynthesisError(HardwareError):
     """A synthesis tool that is missing or has failed."""
+
+
+class PlanError(HardwareError):
+    """A plan by which cores that start each other stop for ever, or meet."""

@@ -6,11 +6,14 @@ them in the same cycle.
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .axi import REGISTER_ADDRESS_BITS, RegisterSlaveSignature, Response
+from .axi import REGISTER_ADDRESS_BITS, REGISTER_BITS, RegisterSlaveSignature, Response
+from .register_file import word_of
+from .registers import Kind
+from .relay import READ_ONLY, relay_ports
 
 WINDOW_BYTES = 1 << REGISTER_ADDRESS_BITS
 """Of one core's registers; core ``i`` has those at ``i * WINDOW_BYTES``."""
@@ -44,18 +47,38 @@ class RegisterWindows(wiring.Component):
         To the registers of each core.
     shared_start, shared_stop
         With ``shares_reads``, what was written to these registers.
+    relay_released, ...
+        With ``relay``, the signals of its registers (:func:`~weft.hw.relay.relay_ports`).
+    members
+        The cores of the group.
     """
 
-    def __init__(self, count: int, *, shares_reads: bool = False) -> None:
+    def __init__(self, count: int, *, shares_reads: bool = False, relay: bool = False) -> None:
         self.count = count
         inside = {f"core_{number}": In(RegisterSlaveSignature()) for number in range(count)}
         pages = {name: Out(PAGE_BITS) for name in ("shared_start", "shared_stop")} if shares_reads else {}
-        super().__init__({"outside": Out(RegisterSlaveSignature(ADDRESS_BITS)), **inside, **pages})
+        relays = relay_ports(count) if relay else {}
+        signals = {
+            f"relay_{name}": (In if register.kind in READ_ONLY else Out)(register.bits)
+            for name, (_, register) in relays.items()
+        }
+        super().__init__({"outside": Out(RegisterSlaveSignature(ADDRESS_BITS)), **inside, **pages, **signals})
         self.members = Signal(count, init=(1 << count) - 1)
-        self._own = {GROUP_MEMBERS: self.members}
-        """Registers that are no core's."""
+        self._own: dict[int, Value] = {GROUP_MEMBERS: self.members}
+        """Registers that are no core's, and what they hold."""
         if shares_reads:
             self._own |= {SHARED_START: self.shared_start, SHARED_STOP: self.shared_stop}
+        self._shown: dict[int, Value] = {}
+        """Registers that are no core's and that a write leaves as they are."""
+        self._commands: dict[int, Value] = {}
+        """Registers that are no core's and whose bits are high for the cycle after a write."""
+        for name, (address, register) in relays.items():
+            signal = getattr(self, f"relay_{name}")
+            if register.kind in READ_ONLY:
+                words = range(-(-register.bits // REGISTER_BITS))
+                self._shown |= {address + 4 * word: word_of(signal, word) for word in words}
+            else:
+                (self._commands if register.kind is Kind.COMMAND else self._own)[address] = signal
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -78,14 +101,18 @@ class RegisterWindows(wiring.Component):
             m.d.comb += chosen.eq(self.members)
         with m.Else():
             m.d.comb += chosen.eq(1 << number)
+        m.d.sync += [command.eq(0) for command in self._commands.values()]
         with m.FSM(name="write"):
             with m.State("idle"), m.If(outside.awvalid & outside.wvalid):
                 m.d.comb += [outside.awready.eq(1), outside.wready.eq(1)]
                 m.d.sync += [address.eq(outside.awaddr), data.eq(outside.wdata), strobes.eq(outside.wstrb), error.eq(0)]
                 with m.Switch(outside.awaddr):
-                    for place, register in self._own.items():
+                    for place, register in (self._own | self._commands).items():
                         with m.Case(place):
                             m.d.sync += register.eq(outside.wdata)
+                            m.next = "answer"
+                    for place in self._shown:
+                        with m.Case(place):
                             m.next = "answer"
                     with m.Default():
                         with m.If(chosen == 0):
@@ -142,7 +169,7 @@ class RegisterWindows(wiring.Component):
                 with m.If(number >= self.count):
                     m.d.sync += [data.eq(0), response.eq(Response.DECERR)]
                     with m.Switch(address):
-                        for place, register in self._own.items():
+                        for place, register in (self._own | self._shown).items():
                             with m.Case(place):
                                 m.d.sync += [data.eq(register), response.eq(Response.OKAY)]
                     m.next = "answer"

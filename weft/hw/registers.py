@@ -27,7 +27,7 @@ CLASS_COUNTERS = 0x100
 """Address of the counters per engine and :class:`~weft.hw.interfaces.CycleClass`; see :func:`class_counter`."""
 
 
-class _Bits(IntFlag):
+class Bits(IntFlag):
     """Bits of a register, each with its meaning."""
 
     meaning: str
@@ -39,7 +39,7 @@ class _Bits(IntFlag):
         return member
 
 
-class Control(_Bits):
+class Control(Bits):
     """Bits of CONTROL; each takes effect when written as 1."""
 
     START = 1 << 0, "run the program; ignored while running and after a fault"
@@ -47,7 +47,7 @@ class Control(_Bits):
     CLEAR_INTERRUPT = 1 << 2, "lower the interrupt"
 
 
-class Status(_Bits):
+class Status(Bits):
     """Bits of STATUS."""
 
     IDLE = 1 << 0, "not running: a start is accepted unless FAULT is set"

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
 
-from amaranth.hdl import Cat, ClockSignal, Instance, Module, ResetSignal
+from amaranth.hdl import Cat, ClockSignal, Instance, Module, ResetSignal, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .axi import MasterSignature, RegisterSlaveSignature
 from .config import CoreConfig
-from .core import Core
+from .core import Core, page_bits, system_members
 from .interconnect import Arbiter, port_id_bits
 from .register_windows import ADDRESS_BITS, RegisterWindows
+from .relay import READ_ONLY, Relay, relay_ports
 from .system_config import SystemConfig
 
 
 class CoreInstance(wiring.Component):
     """A core that stands elsewhere as the Verilog module ``module``; without its trace."""
 
-    def __init__(self, config: CoreConfig, module: str, *, tells_running: bool) -> None:
+    def __init__(self, config: CoreConfig, module: str, *, tells_running: bool, in_relay: bool) -> None:
         self.module = module
         buses = {"m_axi": Out(MasterSignature(config)), "s_axil": Out(RegisterSlaveSignature())}
-        super().__init__({**buses, "interrupt": Out(1), **({"running": Out(1)} if tells_running else {})})
+        more = system_members(config, tells_running=tells_running, in_relay=in_relay)
+        super().__init__({**buses, "interrupt": Out(1), **more})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -34,6 +37,16 @@ class CoreInstance(wiring.Component):
         return m
 
 
+class _Ports(TypedDict):
+    tells_running: bool
+    in_relay: bool
+
+
+def system_ports(config: SystemConfig) -> _Ports:
+    """Which ports its cores have that a core alone lacks: options of :class:`~weft.hw.core.Core`."""
+    return {"tells_running": config.shared_reads or config.relay, "in_relay": config.relay}
+
+
 class System(wiring.Component):
     """The cores of a :class:`~weft.hw.system_config.SystemConfig`. ``modules``: names of Verilog modules to stand for
     the cores, one for each.
@@ -43,7 +56,9 @@ class System(wiring.Component):
     s_axil
         The registers of all cores (:mod:`.register_windows`).
     interrupts
-        A bit for each core.
+        A bit for each core; above them, with ``relay``, one for all.
+    running
+        With ``relay``: the cores whose programs run, to see what waits for what.
     """
 
     def __init__(self, config: SystemConfig, modules: Sequence[str] = ()) -> None:
@@ -53,19 +68,22 @@ class System(wiring.Component):
             f"m{port}_axi": Out(MasterSignature(config.cores[0], port_id_bits(len(config.cores_of(port)))))
             for port in range(config.port_count)
         }
-        windows = {"s_axil": Out(RegisterSlaveSignature(ADDRESS_BITS)), "interrupts": Out(len(config.cores))}
-        super().__init__(ports | windows)
+        count = len(config.cores)
+        windows = {"s_axil": Out(RegisterSlaveSignature(ADDRESS_BITS)), "interrupts": Out(count + config.relay)}
+        super().__init__(ports | windows | ({"running": Out(count)} if config.relay else {}))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         configs = self.config.cores
         shares = self.config.shared_reads
         cores: list[Core | CoreInstance]
+        ports = system_ports(self.config)
         if self.modules:
-            cores = [CoreInstance(*each, tells_running=shares) for each in zip(configs, self.modules, strict=True)]
+            each = zip(configs, self.modules, strict=True)
+            cores = [CoreInstance(core, module, **ports) for core, module in each]
         else:
-            cores = [Core(config, tells_running=shares) for config in configs]
-        m.submodules.windows = windows = RegisterWindows(len(cores), shares_reads=shares)
+            cores = [Core(config, **ports) for config in configs]
+        m.submodules.windows = windows = RegisterWindows(len(cores), shares_reads=shares, relay=self.config.relay)
         connect(m, windows.outside, flipped(self.s_axil))
         for number, core in enumerate(cores):
             m.submodules[f"core_{number}"] = core
@@ -87,5 +105,29 @@ class System(wiring.Component):
                     arbiter.shared_start.eq(windows.shared_start),
                     arbiter.shared_stop.eq(windows.shared_stop),
                 ]
-        m.d.comb += self.interrupts.eq(Cat(core.interrupt for core in cores))
+        interrupts = Cat(core.interrupt for core in cores)
+        if self.config.relay:
+            interrupts = Cat(interrupts, self._relay(m, windows, cores))
+        m.d.comb += self.interrupts.eq(interrupts)
         return m
+
+    def _relay(self, m: Module, windows: RegisterWindows, cores: Sequence[Core | CoreInstance]) -> Signal:
+        """What lets the cores start each other; returns its interrupt."""
+        count = len(cores)
+        m.submodules.relay = relay = Relay(count, page_bits(self.config.cores[0]))
+        for name, (_, register) in relay_ports(count).items():
+            inside, outside = getattr(relay, name), getattr(windows, f"relay_{name}")
+            m.d.comb += outside.eq(inside) if register.kind in READ_ONLY else inside.eq(outside)
+        m.d.comb += [
+            self.running.eq(Cat(core.running for core in cores)),
+            relay.counting.eq(self.running),
+            relay.members.eq(windows.members),
+        ]
+        for number, core in enumerate(cores):
+            m.d.comb += [
+                getattr(relay, f"status_{number}").eq(core.status),
+                core.start.eq(relay.start[number]),
+                core.shift.eq(getattr(relay, f"shift_{number}")),
+            ]
+        interrupt: Signal = relay.interrupt
+        return interrupt

@@ -27,12 +27,15 @@ class SystemConfig:
         arbiter stands in front of a port that several cores share, and nothing in front of one that a core has alone.
     shared_reads
         Whether one read of the memory answers all cores of a port that read the same weights (:mod:`.shared_reads`).
+    relay
+        Whether cores can start each other, without the host (:mod:`.relay`).
     """
 
     cores: tuple[CoreConfig, ...]
     ports: tuple[int, ...] = ()
     name: str = "system"
     shared_reads: bool = False
+    relay: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -47,8 +50,9 @@ class SystemConfig:
                 raise ConfigError(f"{core!r:.80} is no configuration of a core", at=f"cores[{number}]")
         self._check_buses()
         self._check_ports()
-        if not isinstance(self.shared_reads, bool):
-            raise ConfigError(f"shared_reads must be true or false, not {self.shared_reads!r:.80}", at="shared_reads")
+        for name in ("shared_reads", "relay"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise ConfigError(f"{name} must be true or false, not {value!r:.80}", at=name)
         if self.shared_reads and self.port_count == len(self.cores):
             raise ConfigError("no two cores have one port, so there is nobody to share reads with", at="shared_reads",
                               hint="give cores the same port, or leave shared_reads out")  # fmt: skip
@@ -96,7 +100,8 @@ class SystemConfig:
         """JSON text; :meth:`from_json` reads it back."""
         cores = [asdict(core) for core in self.cores]
         ports = list(self.ports)
-        text = {"name": self.name, "cores": cores, "ports": ports, "shared_reads": self.shared_reads}
+        modes = {"shared_reads": self.shared_reads, "relay": self.relay}
+        text = {"name": self.name, "cores": cores, "ports": ports, **modes}
         return json.dumps(text, indent=1) + "\n"
 
     @staticmethod

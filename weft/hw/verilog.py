@@ -20,7 +20,7 @@ from .core import SCRATCHPAD_CELLS, Core
 from .errors import HardwareError
 from .mac_array_packed import Multipliers
 from .sram import MAP, TECHMAP, map_file
-from .system import System
+from .system import System, system_ports
 from .system_config import SystemConfig
 
 TOP = "weft_core"
@@ -77,7 +77,8 @@ def emit_verilog(
     # Cores that are alike are one module: Yosys and Verilator see each once.
     kinds = list(dict.fromkeys(replace(core, name="") for core in config.cores))
     names = {kind: f"{TOP}_{number}" for number, kind in enumerate(kinds)}
-    texts = [emitted(Core(kind, tells_running=config.shared_reads), names[kind]) for kind in kinds]
+    ports = system_ports(config)
+    texts = [emitted(Core(kind, **ports), names[kind]) for kind in kinds]
     top = System(config, [names[replace(core, name="")] for core in config.cores])
     return TIMESCALE + "\n".join([*texts, emitted(top, SYSTEM_TOP)])
 

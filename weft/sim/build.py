@@ -196,7 +196,13 @@ def _port_lines(config: CoreConfig | SystemConfig) -> list[str]:
         prefixes = [f"m{port}_axi_" for port in range(config.port_count)]
         beats = max(core.burst_beats for core in config.cores)
         interrupts, lines = "interrupts", bus_text(prefixes, port_id_bits(most), beats)
-    return [*lines, f"static inline uint32_t weft_interrupts(const Vcore& core) {{ return core.{interrupts}; }}"]
+    relayed = len(config.cores) if isinstance(config, SystemConfig) and config.relay else 0
+    return [
+        *lines,
+        f"static inline uint32_t weft_interrupts(const Vcore& core) {{ return core.{interrupts}; }}",
+        f"constexpr unsigned kCoresRunning = {relayed};",  # of as many it is known
+        f"static inline uint32_t weft_running(const Vcore& core) {{ return {'core.running' if relayed else '0'}; }}",
+    ]
 
 
 def in_pieces(sources: Sequence[Path], level: str) -> list[tuple[Path, str]]:

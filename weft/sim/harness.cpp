@@ -72,6 +72,27 @@ class TraceRecorder {
     WeftActivity runs_[kEngines];
 };
 
+// The cycles in which each core ran, where the hardware tells: an event a run, with the core's number.
+class SpanRecorder {
+  public:
+    void begin() { events.clear(); }
+    void sample(uint32_t running) {
+        for (uint32_t core = 0; core < kCoresRunning; ++core) {
+            const bool runs = running >> core & 1;
+            if (runs && !(last_ >> core & 1)) started_[core] = now_;
+            if (!runs && last_ >> core & 1) events.push_back({core, 0, started_[core], now_});
+        }
+        last_ = running;
+        ++now_;
+    }
+
+    std::vector<WeftEvent> events;
+
+  private:
+    uint64_t now_ = 0, started_[32] = {};
+    uint32_t last_ = 0;
+};
+
 #if VM_TRACE
 // The waveform of some cycles, counted over all runs as the core counts them. Cycle c begins with the rising edge at
 // c times the length of a cycle; its inputs change in the middle of it.
@@ -135,8 +156,7 @@ class Machine {
     }
 
     int run(WeftRun& request) {
-        for (auto& memory : memories_) memory->rest();
-        if (banks_) banks_->rest();
+        if (request.before_count || request.starts_count) rest();
         for (uint64_t i = 0; i < request.before_count; ++i) write(request.before[i].address, request.before[i].value);
         uint64_t cycles = start_apart(request);
         begin_run();
@@ -229,6 +249,7 @@ class Machine {
 
     Vcore& core() { return *core_; }
     TraceRecorder& trace() { return trace_; }
+    const std::vector<WeftEvent>& spans() const { return spans_.events; }
     // Of the first port that has one, or an empty text.
     const char* protocol_error() const {
         for (const auto& memory : memories_) {
@@ -241,6 +262,13 @@ class Machine {
 
   private:
     static constexpr int kRegisterPatience = 1000;
+
+    // What was before a run leaves no trace in its cycles.
+    void rest() {
+        spans_.begin();
+        for (auto& memory : memories_) memory->rest();
+        if (banks_) banks_->rest();
+    }
 
     // Start writes, each in its own cycle or as soon as the one before is done; the cycles that they took.
     uint64_t start_apart(WeftRun& request) {
@@ -267,6 +295,7 @@ class Machine {
         if (waves_) waves_->low();
 #endif
         for (unsigned port = 0; port < kPorts; ++port) memories_[port]->sample(buses_[port]);
+        if (kCoresRunning) spans_.sample(weft_running(*core_));
         core_->clk = 1;
         core_->eval();
 #if VM_TRACE
@@ -303,6 +332,7 @@ class Machine {
     std::vector<std::unique_ptr<Memory>> memories_;
     uint64_t now_ = 0;
     TraceRecorder trace_;
+    SpanRecorder spans_;
 };
 
 }  // namespace
@@ -338,6 +368,11 @@ uint64_t weft_events(void* machine, const WeftEvent** first) {
     const auto& events = static_cast<Machine*>(machine)->trace().events;
     *first = events.data();
     return events.size();
+}
+uint64_t weft_spans(void* machine, const WeftEvent** first) {
+    const auto& spans = static_cast<Machine*>(machine)->spans();
+    *first = spans.data();
+    return spans.size();
 }
 uint64_t weft_activity(void* machine, const WeftActivity** first) {
     const auto& activity = static_cast<Machine*>(machine)->trace().activity;

@@ -47,7 +47,9 @@ _DRAM = CStruct(
 _RUN = CStruct(
     "WeftRun",
     (
-        CField("before", "const WeftAccess*"),  # writes; the last one starts the program, if `starts` is empty
+        CField(
+            "before", "const WeftAccess*"
+        ),  # writes; the last one starts the program, if `starts` is empty; if both are, what runs goes on
         CField("before_count", "uint64_t"),
         CField("starts", "WeftStart*"),  # each in its cycle or as soon as it can be; the cycle is filled in
         CField("starts_count", "uint64_t"),

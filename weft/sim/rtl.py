@@ -94,6 +94,14 @@ class RtlMachine:
         """A 32-bit register, through AXI4-Lite."""
         self._library.weft_write(self._machine, address, value)
 
+    def _records(self, function: str, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+        first = ctypes.c_void_p()
+        count = getattr(self._library, function)(self._machine, ctypes.byref(first))
+        if not count:
+            return np.zeros(0, dtype)
+        raw = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(first.value or 0)
+        return np.frombuffer(raw, dtype).copy()
+
 
 class RtlSimulator(RtlMachine):
     """A core with its DRAM; the same use as :class:`weft.sim.fsim.FunctionalSimulator`, plus cycles and traces.
@@ -230,14 +238,6 @@ class RtlSimulator(RtlMachine):
         activity["start"] -= before
         return Trace(events, activity[np.lexsort((activity["start"], activity["engine"]))])
 
-    def _records(self, function: str, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
-        first = ctypes.c_void_p()
-        count = getattr(self._library, function)(self._machine, ctypes.byref(first))
-        if not count:
-            return np.zeros(0, dtype)
-        raw = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(first.value or 0)
-        return np.frombuffer(raw, dtype).copy()
-
     def _parts(self, memory: Memory) -> Iterator[tuple[tuple[slice, slice], Int8 | Int32]]:
         """Views of the memories inside the verilated core, each with its place in the whole scratchpad."""
         config = self.config
@@ -372,6 +372,7 @@ def simulator_library(
     library.weft_protocol_error.restype = ctypes.c_char_p
     library.weft_events.restype = ctypes.c_uint64
     library.weft_activity.restype = ctypes.c_uint64
+    library.weft_spans.restype = ctypes.c_uint64
     for name, arguments in _ARGUMENTS.items():
         getattr(library, f"weft_{name}").argtypes = arguments
     return _libraries.setdefault(key, library), times
@@ -391,6 +392,7 @@ _ARGUMENTS: dict[str, list[type]] = {
     "protocol_error": [ctypes.c_void_p],
     "events": [ctypes.c_void_p, ctypes.c_void_p],
     "activity": [ctypes.c_void_p, ctypes.c_void_p],
+    "spans": [ctypes.c_void_p, ctypes.c_void_p],
     "open_waves": [ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_uint64] * 4],
     "close_waves": [ctypes.c_void_p],
 }

@@ -9,13 +9,15 @@ from ..hw.axi import PAGE_BYTES
 from ..hw.mac_array_packed import Multipliers
 from ..hw.register_windows import GROUP_MEMBERS, GROUP_WINDOW, SHARED_START, SHARED_STOP, WINDOW_BYTES
 from ..hw.registers import Control, Register, Status
+from ..hw.relay_plan import RelayControl, RelayPlan, RelayRegister, RelayStatus, mask_of, settings_of_plan
 from ..hw.system_config import SystemConfig
 from . import harness
 from .build import Progress
 from .dram import DramModel
 from .errors import SimulationError
 from .harness import Outcome
-from .result import RunResult
+from .relay_run import Host, RelayResult, check_relay
+from .result import EVENT, RunResult
 from .rtl import (
     BASE_ADDRESS,
     CYCLE_LIMIT,
@@ -64,19 +66,8 @@ class RtlSystem(RtlMachine):
         system can. :class:`SimulationError` for a window that is not in the memory, a core that breaks the bus
         protocol, or cores that have not all ended after ``cycle_limit`` cycles.
         """
-        check_shared(self.config, shared)
-        check_programs(self.config, programs)
         ran = [(core, program) for core, program in enumerate(programs) if program is not None]
-        writes = []
-        for core, program in ran:
-            check_window(program.window_start, program.window_bytes, len(self.dram))
-            settings = settings_of(
-                program.offset, program.count, program.window_start, program.window_bytes, self.watchdog
-            )
-            writes += [(core * WINDOW_BYTES + address, value) for address, value in settings]
-        if self.config.shared_reads:
-            first = BASE_ADDRESS + shared.start
-            writes += [(SHARED_START, first // PAGE_BYTES), (SHARED_STOP, (first + len(shared)) // PAGE_BYTES)]
+        writes = self._settings_of(programs, shared)
         groups: dict[int, list[int]] = {}
         for core, program in sorted(ran, key=lambda each: each[1].start):
             groups.setdefault(program.start, []).append(core)
@@ -91,32 +82,84 @@ class RtlSystem(RtlMachine):
                 for core in cores
             ]
         in_turn = [core for cores in groups.values() for core in cores]
-        return self._run(in_turn, writes, starts, cycle_limit)
+        results, begun = self._run(in_turn, writes, starts, sum(1 << core for core in in_turn), cycle_limit)
+        return SystemResult(results, begun, dram=self.dram_use())
+
+    def relay(
+        self, plan: RelayPlan, programs: Sequence[CoreProgram], runs: int, *, host: Host | None = None,
+        shared: range = NOTHING, cycle_limit: int = CYCLE_LIMIT,
+    ) -> RelayResult:  # fmt: skip
+        """``runs`` runs of each core's program, all by one start: the cores start each other as ``plan`` says, and the
+        ``start`` of a program says nothing. After a fault no more begin. Errors as of :meth:`run` and
+        :func:`~weft.sim.relay_run.check_relay`.
+
+        With ``host``, only the runs whose windows are free are released at first. It is called once all cores have
+        ended a run, while others go on; then the next run in that window is released.
+        """
+        check_relay(self.config, plan, programs, runs)
+        reach = (min(plan.slots, runs) - 1) * plan.pitch
+        for program in programs:
+            check_window(program.window_start, program.window_bytes + reach, len(self.dram))
+        cores = list(range(len(programs)))
+        writes = [*self._settings_of(programs, shared), (GROUP_MEMBERS, mask_of(frozenset(cores)))]
+        writes += settings_of_plan(plan, runs)
+        starts = [harness.Start(RelayRegister.RELAY_CONTROL, RelayControl.START, 0)]
+        if host is not None:
+            writes += _served(plan, runs, 0)
+            for number in range(runs):
+                outcome = self._wait(writes, starts, (), 1 << len(cores), cycle_limit)
+                writes, starts = [], []
+                status = RelayStatus(self.read_register(RelayRegister.RELAY_STATUS))
+                if outcome != Outcome.FINISHED or RelayStatus.HALTED in status:
+                    break
+                host(number)
+                for write in _served(plan, runs, number + 1):
+                    self.write_register(*write)
+        results, _ = self._run(cores, writes, starts, 1 << len(cores), cycle_limit)
+        ended = tuple(self.read_register(RelayRegister.ENDED + 4 * core) for core in cores)
+        cycles = [self.read_register(RelayRegister.RELAY_CYCLES_LO + 4 * half) for half in (0, 1)]
+        self.write_register(RelayRegister.RELAY_CONTROL, RelayControl.STOP)
+        recorded = self._records("weft_spans", EVENT)
+        first = int(min(recorded["start"], default=0))
+        spans = tuple(
+            tuple(
+                range(int(each["start"]) - first, int(each["retire"]) - first)
+                for each in recorded[recorded["engine"] == core]
+            )
+            for core in cores
+        )
+        last = tuple(result if own else None for result, own in zip(results, spans, strict=True))
+        return RelayResult(ended, last, spans, cycles[0] | cycles[1] << 32, self.dram_use())
+
+    def _settings_of(self, programs: Sequence[CoreProgram | None], shared: range) -> list[tuple[int, int]]:
+        """Addresses and values of the registers that the cores need before their starts."""
+        check_shared(self.config, shared)
+        check_programs(self.config, programs)
+        writes = []
+        for core, program in enumerate(programs):
+            if program is None:
+                continue
+            check_window(program.window_start, program.window_bytes, len(self.dram))
+            settings = settings_of(
+                program.offset, program.count, program.window_start, program.window_bytes, self.watchdog
+            )
+            writes += [(core * WINDOW_BYTES + address, value) for address, value in settings]
+        if self.config.shared_reads:
+            first = BASE_ADDRESS + shared.start
+            writes += [(SHARED_START, first // PAGE_BYTES), (SHARED_STOP, (first + len(shared)) // PAGE_BYTES)]
+        return writes
 
     def _run(
-        self, cores: list[int], writes: list[tuple[int, int]], starts: list[harness.Start], cycle_limit: int
-    ) -> SystemResult:
-        """``cores`` in the order of their starts, of which there is one each, or one for all."""
-        before = (harness.Access * len(writes))(*(harness.Access(*write) for write in writes))
-        first = (harness.Start * len(starts))(*starts)
+        self, cores: list[int], writes: list[tuple[int, int]], starts: list[harness.Start], interrupts: int,
+        cycle_limit: int,
+    ) -> tuple[tuple[RunResult | None, ...], tuple[int, ...]]:  # fmt: skip
+        """``cores`` in the order of their starts, of which there is one each, or one for all, until all of
+        ``interrupts`` are high. The results, and the starts."""
         places = [(core, address) for core in cores for address in READS]
         reads = (harness.Access * len(places))(
             *(harness.Access(core * WINDOW_BYTES + address, 0) for core, address in places)
         )
-        request = harness.Run(
-            before=ctypes.addressof(before),
-            before_count=len(before),
-            starts=ctypes.addressof(first),
-            starts_count=len(first),
-            reads=ctypes.addressof(reads),
-            reads_count=len(reads),
-            status_address=Register.STATUS,
-            status_busy=Status.BUS_BUSY,
-            interrupts=sum(1 << core for core in cores),
-            core_bytes=WINDOW_BYTES,
-            cycle_limit=cycle_limit,
-        )
-        outcome = self._library.weft_run(self._machine, ctypes.byref(request))
+        outcome = self._wait(writes, starts, reads, interrupts, cycle_limit)
         values: dict[int, dict[int, int]] = {core: {} for core in cores}
         for (core, address), access in zip(places, reads, strict=True):
             values[core][address] = access.value
@@ -136,5 +179,38 @@ class RtlSystem(RtlMachine):
         begun = [0] * len(self.config.cores)
         for place, core in enumerate(cores):
             results[core] = result_of(self.config.cores[core], values[core])
-            begun[core] = int(first[place].cycle) if len(first) > 1 else 0
-        return SystemResult(tuple(results), tuple(begun), dram=self.dram_use())
+            begun[core] = starts[place].cycle if len(starts) > 1 else 0
+        return tuple(results), tuple(begun)
+
+    def _wait(
+        self, writes: list[tuple[int, int]], starts: list[harness.Start], reads: Sequence[harness.Access],
+        interrupts: int, cycle_limit: int,
+    ) -> int:  # fmt: skip
+        """Writes and starts, whose cycles are filled in; then until all of ``interrupts`` are high; then ``reads``, an
+        array of ctypes, whose values are filled in. With neither writes nor starts, what runs goes on. The outcome."""
+        before = (harness.Access * len(writes))(*(harness.Access(*write) for write in writes))
+        first = (harness.Start * len(starts))(*starts)
+        request = harness.Run(
+            before=ctypes.addressof(before),
+            before_count=len(before),
+            starts=ctypes.addressof(first),
+            starts_count=len(first),
+            reads=ctypes.addressof(reads) if reads else None,
+            reads_count=len(reads),
+            status_address=Register.STATUS,
+            status_busy=Status.BUS_BUSY,
+            interrupts=interrupts,
+            core_bytes=WINDOW_BYTES,
+            cycle_limit=cycle_limit,
+        )
+        outcome: int = self._library.weft_run(self._machine, ctypes.byref(request))
+        starts[:] = first
+        return outcome
+
+
+def _served(plan: RelayPlan, runs: int, count: int) -> list[tuple[int, int]]:
+    """Addresses and values of the registers once the host has served so many runs of ``runs``."""
+    return [
+        (RelayRegister.RELEASED, min(count + plan.slots, runs)),
+        (RelayRegister.NOTIFY, min(count + 1, runs)),
+    ]

@@ -142,8 +142,22 @@ _PORT_USE = CStruct(
     fields("int64_t", "bursts_read", "bursts_written", "read_wait", "write_wait", "bursts_shared"),
 )
 
-Core, Result, Program, SharedReads, PortUse = (
-    each.python() for each in (_CORE, _RESULT, _PROGRAM, _SHARED_READS, _PORT_USE)
+_RELAY = CStruct(
+    "WeftTimingRelay",
+    (
+        *fields(
+            "int64_t", "runs", "handover", "slots"
+        ),  # runs of each core; cycles from an end to the begin that waits
+        CField("pitch", "uint64_t"),  # bytes from one window to the next
+        CField("after", "uint32_t", (system_config.MOST_CORES,)),  # a mask of programs, for each of them
+        CField("room", "uint32_t", (system_config.MOST_CORES,)),
+    ),
+)
+
+_SPAN = CStruct("WeftTimingSpan", fields("int64_t", "start", "cycles"))
+
+Core, Result, Program, SharedReads, PortUse, Relay, Span = (
+    each.python() for each in (_CORE, _RESULT, _PROGRAM, _SHARED_READS, _PORT_USE, _RELAY, _SPAN)
 )
 
 
@@ -200,6 +214,7 @@ def interface_header() -> str:
             f"constexpr unsigned kMostCores = {system_config.MOST_CORES};",
             "}  // namespace weft",
             *interface_lines(),
-            *(struct.text for struct in (_CORE, _RESULT, _PROGRAM, _SHARED_READS, _PORT_USE, EVENT, ACTIVITY, BUS_USE)),
+            *(struct.text for struct in (_CORE, _RESULT, _PROGRAM, _SHARED_READS, _PORT_USE, _RELAY, _SPAN)),
+            *(struct.text for struct in (EVENT, ACTIVITY, BUS_USE)),
         ]
     )

@@ -22,6 +22,7 @@ HEADERS = (
     "timing_port.h",
     "timing_rendezvous.h",
     "timing_shared.h",
+    "timing_relay.h",
     "timing_system.h",
     "dram_banks.h",
 )
@@ -60,7 +61,7 @@ def timing_library() -> ctypes.CDLL:
         ctypes.c_uint64,
         ctypes.c_int64,
         ctypes.c_int32,
-        *[ctypes.c_void_p] * 4,
+        *[ctypes.c_void_p] * 6,
     ]
     loaded.weft_dram_serve.restype = ctypes.c_void_p
     loaded.weft_dram_serve.argtypes = [

@@ -14,11 +14,14 @@ from ..hw.config import PROGRAM_ALIGNMENT, CoreConfig
 from ..hw.cycle_class import CycleClass
 from ..hw.isa import Engine, Opcode
 from ..hw.programs import disassemble
+from ..hw.relay import HANDOVER_CYCLES
+from ..hw.relay_plan import RelayPlan, mask_of
 from ..hw.system_config import SystemConfig
 from . import timing_interface
 from .dram import DramModel
 from .dram_interface import COMMAND, DramUse, Use, describe_banks
 from .errors import SimulationError
+from .relay_run import RelayResult
 from .result import ACTIVITY, BUS_USE, EVENT, RunResult, Trace
 from .system_run import BusUse, PortUse
 from .timing_interface import describe_core
@@ -48,15 +51,18 @@ class Together:
     bus: dict[int, BusUse]
     dram: DramUse | None
     evaluated: int
+    spans: tuple[tuple[range, ...], ...] = ()
 
 
 def predict_together(
     config: SystemConfig, ports: Sequence[int], programs: Sequence[TimedProgram | None], dram: DramModel, *,
-    shared: range = range(0), trace: bool = False, every_cycle: bool = False,
+    shared: range = range(0), trace: bool = False, every_cycle: bool = False, relay: RelayPlan | None = None,
+    runs: int = 1,
 ) -> Together:  # fmt: skip
     """The cores on these ports, of which there is one, or which have one DRAM with banks behind them.
 
-    A core that does not run asks for nothing. Errors as of :func:`~weft.sim.system_timing.predict_system`.
+    A core that does not run asks for nothing. With ``relay``, for all cores of a system, each has so many ``runs``.
+    Errors as of :func:`~weft.sim.system_timing.predict_system`.
     """
     ran = [
         (core, program) for core, program in enumerate(programs) if program is not None and config.ports[core] in ports
@@ -89,9 +95,11 @@ def predict_together(
     use = (timing_interface.PortUse * len(ran))()
     banks, dram_use = describe_banks(dram), Use()
     machine = ctypes.c_void_p()
+    spans = (timing_interface.Span * (len(ran) * runs))()
     outcome = library.weft_timing_predict_shared(
         asked, ctypes.byref(together), None if banks is None else ctypes.byref(banks), len(ran), CYCLE_LIMIT,
         every_cycle, results, use, ctypes.byref(dram_use), ctypes.byref(machine) if trace else None,
+        None if relay is None else ctypes.byref(_described(relay, runs)), spans,
     )  # fmt: skip
     commands, busy = None, {}
     try:
@@ -124,7 +132,34 @@ def predict_together(
         busy,
         None if banks is None else replace(DramUse.of(dram_use), commands=commands),
         outcome,
+        ()
+        if relay is None
+        else tuple(
+            tuple(range(span.start, span.start + span.cycles) for span in spans[place * runs :][:runs])
+            for place in range(len(ran))
+        ),
     )
+
+
+def predict_relayed(
+    config: SystemConfig, plan: RelayPlan, programs: Sequence[TimedProgram], runs: int, dram: DramModel, *,
+    shared: range = range(0), every_cycle: bool = False,
+) -> RelayResult:  # fmt: skip
+    """Cores that start each other, stepped together; as for :func:`~weft.sim.relay_timing.predict_relay`."""
+    ports = range(config.port_count)
+    done = predict_together(
+        config, ports, programs, dram, shared=shared, every_cycle=every_cycle, relay=plan, runs=runs
+    )
+    last = tuple(done.results[core] for core in range(len(programs)))
+    cycles = max(each[-1].stop for each in done.spans)
+    return RelayResult((runs,) * len(programs), last, done.spans, cycles, done.dram)
+
+
+def _described(plan: RelayPlan, runs: int) -> Any:
+    relay = timing_interface.Relay(runs, HANDOVER_CYCLES, plan.slots, plan.pitch)
+    for core, (after, room) in enumerate(zip(plan.after, plan.room, strict=True)):
+        relay.after[core], relay.room[core] = mask_of(after), mask_of(room)
+    return relay
 
 
 def _trace(library: ctypes.CDLL, machine: ctypes.c_void_p, place: int) -> Trace:

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "timing_relay.h"
 #include "timing_shared.h"
 
 namespace weft {
@@ -12,8 +13,12 @@ class SystemMachine {
   public:
     // `banks`: null if addresses decide nothing.
     SystemMachine(const WeftTimingProgram* programs, const WeftTimingSharedReads& shared, const WeftBanks* banks,
-                  std::vector<std::vector<Instruction>> decoded, bool trace)
-        : decoded_(std::move(decoded)), banks_(banks ? new Banks(*banks, trace) : nullptr) {
+                  std::vector<std::vector<Instruction>> decoded, bool trace, RelayModel relay)
+        : decoded_(std::move(decoded)),
+          programs_(programs, programs + decoded_.size()),
+          relay_(std::move(relay)),
+          trace_(trace),
+          banks_(banks ? new Banks(*banks, trace) : nullptr) {
         const unsigned count = unsigned(decoded_.size());
         std::vector<unsigned> members;
         for (unsigned i = 0; i < count; ++i) {
@@ -34,10 +39,9 @@ class SystemMachine {
             }
         }
         for (unsigned i = 0; i < count; ++i) {
-            const WeftTimingProgram& program = programs[i];
-            models_.push_back(std::make_unique<CoreModel>(*program.core, decoded_[i], uint32_t(program.offset), trace));
-            starts_.push_back(program.start);
-            port_of(i).connect(places_[i].place, *models_[i], program);
+            models_.push_back(nullptr);
+            starts_.push_back(0);
+            begin_run(i, programs[i], relay_.starts(i, programs[i].start));
         }
     }
 
@@ -46,7 +50,7 @@ class SystemMachine {
         const unsigned count = unsigned(models_.size());
         std::vector<bool> over(count, false);
         std::vector<uint32_t> running(ports_.size());
-        unsigned left = count;
+        int64_t left = relay_.all_runs(count);
         int64_t evaluated = 0;
         for (Cycle now = 0; now < limit;) {
             ++evaluated;
@@ -58,7 +62,15 @@ class SystemMachine {
             for (unsigned i = 0; i < count; ++i) {
                 if (!runs(i) || !models_[i]->begin(now - starts_[i], results[i])) continue;
                 over[i] = soon = ended[places_[i].port] = true;
+                relay_.end(i, starts_[i], results[i].cycles);
                 --left;
+            }
+            for (unsigned i = 0; soon && i < count; ++i) {
+                if (!over[i] && starts_[i] != kNever) continue;
+                const Cycle start = relay_.next(i, now + 1);
+                if (start == kNever) continue;
+                over[i] = false;
+                begin_run(i, relay_.moved(i, programs_[i]), start);
             }
             if (!left) {
                 for (unsigned i = 0; i < count; ++i) use[i] = port_of(i).use(places_[i].place);
@@ -111,6 +123,12 @@ class SystemMachine {
 
     MemoryPort& port_of(unsigned core) { return *ports_[places_[core].port]; }
 
+    void begin_run(unsigned i, WeftTimingProgram program, Cycle start) {
+        program.start = starts_[i] = start;
+        models_[i] = std::make_unique<CoreModel>(*program.core, decoded_[i], uint32_t(program.offset), trace_);
+        port_of(i).connect(places_[i].place, *models_[i], program);
+    }
+
     // The cycles of one core's burst, if no other core has anything to do in them.
     template <typename Next>
     void stream(Cycle now, Next next_of) {
@@ -138,6 +156,9 @@ class SystemMachine {
     }
 
     const std::vector<std::vector<Instruction>> decoded_;
+    const std::vector<WeftTimingProgram> programs_;
+    RelayModel relay_;
+    const bool trace_;
     std::vector<std::unique_ptr<CoreModel>> models_;
     std::vector<Cycle> starts_;
     std::vector<Place> places_;

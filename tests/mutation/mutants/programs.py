@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
+PLANS = ("tests/hw/test_relay_plan.py",)
+
 TOKENS = ("tests/compiler/targets/accel/stream/test_tokens.py",)
 DEPTHWISE = ("tests/compiler/targets/accel/operators/test_depthwise_mode.py",)
 PREFETCH = ("tests/compiler/targets/accel/stream/test_prefetch.py",)
@@ -123,5 +125,19 @@ MUTANTS = (
         "chain-reader-also-adds-its-operand", "compiler/targets/accel/passes/chain.py", "check ignored",
         "if other.args[0] != param or use_counts(reads.body)[param] != 1:", "if other.args[0] != param:",
         ("tests/compiler/targets/accel/passes/test_chain.py",),
+    ),
+    # Cores that start each other
+    Mutant(
+        "plan-circles-are-not-seen", "hw/relay_plan.py", "dropped condition",
+        "if distances[core][core] == 0]", "if distances[core][core] == 0 and core in plan.after[core]]", PLANS,
+    ),
+    Mutant(
+        "plan-one-window-too-few", "hw/relay_plan.py", "off by one",
+        "distance > plan.slots:", "distance > plan.slots + 1:", PLANS,
+    ),
+    Mutant(
+        "plan-cores-in-one-window", "hw/relay_plan.py", "wrong test",
+        "if 0 not in (distances[first][second], distances[second][first]):",
+        "if None in (distances[first][second], distances[second][first]):", PLANS,
     ),
 )  # fmt: skip

@@ -187,6 +187,16 @@ MUTANTS = (
         "model-turns-of-writes-go-on", "sim/timing_shared.h", "state that survives",
         "if (!writes_under_way_) last_write_ = unsigned(masters_.size()) - 1;", "", ("tests/sim/test_system.py",),
     ),
+    Mutant(
+        "model-room-a-run-late", "sim/timing_relay.h", "off by one",
+        "ended_[other] + plan_->slots <= ended_[core]", "ended_[other] + plan_->slots <= ended_[core] + 1",
+        ("tests/sim/test_relay.py",),
+    ),
+    Mutant(
+        "model-relay-in-one-window", "sim/timing_relay.h", "dropped effect",
+        "program.window_start += uint64_t(ended_[core] % plan_->slots) * plan_->pitch;", "",
+        ("tests/sim/test_relay.py",),
+    ),
     # Engines
     Mutant(
         "model-three-forwards", "sim/timing_compute.h", "missing forward",

@@ -6,6 +6,7 @@ from ..mutant import Mutant
 
 TESTS = ("tests/sim/test_system.py",)
 SHARED = ("tests/sim/test_shared_reads.py",)
+RELAY = ("tests/sim/test_relay.py",)
 
 MUTANTS = (
     Mutant(
@@ -71,6 +72,48 @@ MUTANTS = (
     Mutant(
         "system-running-until-its-answer", "hw/core.py", "wrong signal",
         "self.running.eq(control.counting)", "self.running.eq(control.running)", SHARED,
+    ),
+    Mutant(
+        "relay-waits-for-a-begin", "hw/relay.py", "off by one",
+        "~waits[other] | _is_positive(ahead)", "~waits[other] | ~ahead[-1]", RELAY,
+    ),
+    Mutant(
+        "relay-has-room-too-soon", "hw/relay.py", "off by one",
+        "~waits[MOST_CORES + other] | _is_positive(has_room)", "~waits[MOST_CORES + other] | ~has_room[-1]", RELAY,
+    ),
+    Mutant(
+        "relay-goes-on-after-a-fault", "hw/relay.py", "dropped condition",
+        "self._core(m, core, busy, reached, active & ~halted, begins)",
+        "self._core(m, core, busy, reached, active, begins)", RELAY,
+    ),
+    Mutant(
+        "relay-counts-faults", "hw/relay.py", "wrong count",
+        "with m.If(self._status(core, Status.DONE)):", "with m.If(1):", RELAY,
+    ),
+    Mutant(
+        "relay-a-reset-halts-nothing", "hw/relay.py", "dropped condition",
+        "& self._ends(m, core) & ~self._status(core, Status.DONE)):", "& self._ends(m, core) & 0):", RELAY,
+    ),
+    Mutant(
+        "relay-one-window-more", "hw/relay.py", "off by one",
+        "last = slot + 1 == self.slots", "last = slot == self.slots", RELAY,
+    ),
+    Mutant(
+        "relay-begins-beyond-what-is-released", "hw/relay.py", "dropped condition",
+        "~busy[core], self.released != ended]", "~busy[core]]", RELAY,
+    ),
+    Mutant(
+        "relay-starts-while-it-runs", "hw/relay.py", "dropped condition",
+        "self.control[RelayControl.START.bit_length() - 1] & ~busy.any()",
+        "self.control[RelayControl.START.bit_length() - 1]", RELAY,
+    ),
+    Mutant(
+        "relay-stop-is-ignored", "hw/relay.py", "dropped effect",
+        "m.d.sync += active.eq(0)", "m.d.sync += active.eq(active)", RELAY,
+    ),
+    Mutant(
+        "relay-window-does-not-move", "hw/core.py", "dropped effect",
+        "base + (self.shift << PAGE_BYTES.bit_length() - 1)", "base", RELAY,
     ),
     Mutant(
         "windows-all-are-of-core-0", "hw/register_windows.py", "address decode",

@@ -1,0 +1,54 @@
+"""Runs of cores that start each other, and what they report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..hw.relay_plan import RelayPlan, settings_of_plan
+from ..hw.system_config import SystemConfig
+from .dram_interface import DramUse
+from .errors import SimulationError
+from .result import RunResult
+
+Host = Callable[[int], None]
+"""Called with the number of a run that all cores have ended."""
+
+
+@dataclass(frozen=True)
+class RelayResult:
+    """Outcome of runs that cores started themselves.
+
+    ended
+        Of each core, its runs that ended without a fault.
+    last
+        Of each core, the result of its last run; ``None`` if there was none.
+    spans
+        Of each core, the cycles of its runs, counted from the first one's begin; empty without time.
+    cycles
+        From the first begin to the last end; ``None`` where the simulator does not model time.
+    """
+
+    ended: tuple[int, ...]
+    last: tuple[RunResult | None, ...]
+    spans: tuple[tuple[range, ...], ...] = ()
+    cycles: int | None = None
+    dram: DramUse | None = None
+
+    @property
+    def faults(self) -> dict[int, RunResult]:
+        """Results of the cores that ended in a fault, by the core's number."""
+        return {core: last for core, last in enumerate(self.last) if last is not None and last.fault is not None}
+
+
+def check_relay(config: SystemConfig, plan: RelayPlan, programs: Sequence[object], runs: int) -> None:
+    """:class:`SimulationError` if the system cannot, or the plan is for another; :class:`PlanError` for a plan that
+    does not end or in which cores meet."""
+    if not config.relay:
+        raise SimulationError(f"the cores of {config.name!r} do not start each other",
+                              hint="give its SystemConfig relay=True")  # fmt: skip
+    if len(plan.after) != len(config.cores) or len(programs) != len(config.cores):
+        raise SimulationError(f"a plan for {len(plan.after)} cores and {len(programs)} programs for a system of "
+                              f"{len(config.cores)}")  # fmt: skip
+    plan.check()
+    settings_of_plan(plan, runs)
