@@ -127,7 +127,8 @@ def text_network(name: str) -> tuple[torch.nn.Module, torch.Tensor]:
 
 
 def stir(network: torch.nn.Module) -> None:
-    """Random changes of all float parameters and buffers, of which none is zero, or the same, everywhere then."""
+    """Random changes of all float parameters and buffers, of which none is zero, or the same, everywhere then. What is
+    nowhere negative, such as a variance, stays so."""
     with torch.no_grad():
         for tensor in (*network.parameters(), *network.buffers()):
             if not tensor.is_floating_point() or not tensor.numel():
@@ -135,7 +136,8 @@ def stir(network: torch.nn.Module) -> None:
             usual = tensor[tensor.abs() < A_MASK]
             spread = float(usual.std()) if usual.numel() > 1 else 0.0
             noise = (2 * torch.rand_like(tensor) - 1) * STIRRED * (spread or 1.0)
-            tensor.copy_(torch.where(tensor.abs() < A_MASK, tensor + noise, tensor))
+            stirred = tensor + noise if bool((tensor < 0).any()) else (tensor + noise).abs()
+            tensor.copy_(torch.where(tensor.abs() < A_MASK, stirred, tensor))
 
 
 def networks(only: str) -> dict[str, Callable[[], tuple[torch.nn.Module, torch.Tensor]]]:
