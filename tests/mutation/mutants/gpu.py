@@ -17,8 +17,26 @@ MEMORY, CONTROL, WARPS = (f"tests/sim/ptx/test_{name}.py" for name in ("memory",
 OPERATORS = ("tests/compiler/targets/gpu/test_operators.py",)
 CUDA, DRIVER = "runtime/gpu/cuda.py", ("tests/runtime/gpu/test_cuda.py",)
 EXPONENTIAL, ON_DEVICE = ("tests/compiler/targets/gpu/test_exponential.py",), ("tests/runtime/gpu/test_on_device.py",)
+UNPACKED, WEIGHT_ONLY = (
+    "compiler/targets/loops/unpacked_weights.py",
+    ("tests/compiler/targets/gpu/test_weight_only.py",),
+)
 
 MUTANTS = (
+    Mutant(
+        "weights-become-floats-at-compile-time", "compiler/targets/gpu/target.py", "forgotten part",
+        "return host_passes(quantised=quantised, scope=scope_of(integers), weight_only=True)",
+        "return host_passes(quantised=quantised, scope=scope_of(integers))", WEIGHT_ONLY,
+    ),
+    Mutant(
+        "turned-weights-taken-as-they-lie", UNPACKED, "wrong order",
+        "View(matrix.shape[::-1], matrix.dtype, lambda index: matrix[index[::-1]])",
+        "View(matrix.shape[::-1], matrix.dtype, lambda index: matrix[index])", WEIGHT_ONLY,
+    ),
+    Mutant(
+        "zero-point-of-the-first-block", UNPACKED, "wrong address",
+        "- zero(k // block, column)", "- zero(0 * k, column)", WEIGHT_ONLY,
+    ),
     Mutant(
         "no-barrier-before-writing-over", PHASES, "check ignored",
         "return (later.read & written) | (later.written & (written | read))",

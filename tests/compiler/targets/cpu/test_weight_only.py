@@ -11,39 +11,19 @@ import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Constant, Expr, Module, TensorType, Var, call, evaluate_function
-from weft.compiler.graph.dtypes import limits, numpy_dtype
 from weft.compiler.model import CompiledModel
 
+from ..weights import DTYPES, SCALES, weights
 from .programs import compiled, program_of
 from .test_link import module_of
 
 Array = np.ndarray[Any, Any]
-
-SCALES = st.sampled_from(["one", "by column", "in blocks"])
-DTYPES = st.sampled_from(["int8", "uint8", "int4", "uint4", "int2", "uint2"])
 
 
 @pytest.fixture(autouse=True)
 def small_weights_stay_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.compiler.targets.loops.quantised_weights.WORTH_BYTES", 0)
     monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
-
-
-def weights(
-    op: str, dtype: str, scales: str, depth: int, columns: int, block: int, random: np.random.Generator
-) -> Expr:
-    """(columns, depth) for ``nn.dense``, else (depth, columns)."""
-    axis, shape = (1, (columns, depth)) if op == "nn.dense" else (0, (depth, columns))
-    low, high = limits(dtype)
-    codes = random.integers(int(low), int(high) + 1, shape).astype(numpy_dtype(dtype))
-    if scales == "in blocks":
-        size = tuple(n // block if at == axis else n for at, n in enumerate(shape))
-        attrs = {"axis": axis, "block": block}
-    else:
-        size, attrs = (() if scales == "one" else (columns,)), {"axis": 1 - axis}
-    scale = (random.random(size) + 0.5).astype(np.float32)
-    zero = random.integers(int(low), int(high) + 1, size).astype(numpy_dtype(dtype))
-    return call("dequantise", Constant(codes), Constant(np.asarray(scale)), Constant(np.asarray(zero)), **attrs)
 
 
 def agrees(module: Module, values: dict[str, Array], bound: Array, threads: int = 1) -> CompiledModel:

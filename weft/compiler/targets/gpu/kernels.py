@@ -28,7 +28,7 @@ def loop_target(device: GpuDescription, *, tf32: bool = False) -> LoopTarget:
     whole = (TensorKernels(device, THREAD_SHAPES, "whole tiles"),) if device.warp > 1 else ()
     attention = (GpuAttention(device, (*device.mma, *THREAD_SHAPES)),) if device.warp > 1 else ()
     kinds = (*attention, *cores, *whole, TiledKernels(device), ChannelsLastKernels(plain), PlainKernels(plain))
-    fusion = FusionLimits(before_reductions=True, row_statistics=True, moves=True,
+    fusion = FusionLimits(before_reductions=True, row_statistics=True, moves=True, weight_only=True,
                           attention=attention[0] if attention else None)  # fmt: skip
     return LoopTarget(device.name, kinds, fusion=fusion, arrange_plain=plain,
                       arrange_blocked=lambda schedule, _: plain(schedule), device="gpu")  # fmt: skip

@@ -39,10 +39,7 @@ class OpenCl:
     takes_open_sizes = True
 
     def passes(self, options: OpenClOptions, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:
-        with IMPORTS:
-            from ..loops.prepare import host_passes
-
-        return host_passes(quantised=quantised, scope=scope_of(options.integers))
+        return _passes(options.integers, quantised)
 
     def link(self, module: Module, options: OpenClOptions, job: Job) -> CompiledModel:
         with IMPORTS:
@@ -93,10 +90,7 @@ class Cuda:
     tools: ClassVar[Mapping[str, str]] = {"profile": "weft.cli.profile_gpu:profile_on_gpu"}
 
     def passes(self, options: CudaOptions, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:
-        with IMPORTS:
-            from ..loops.prepare import host_passes
-
-        return host_passes(quantised=quantised, scope=scope_of(options.integers))
+        return _passes(options.integers, quantised)
 
     def link(self, module: Module, options: CudaOptions, job: Job) -> CompiledModel:
         with IMPORTS:
@@ -114,3 +108,10 @@ class Cuda:
         if not trusted:
             check_gpu_program(program)
         return build_ptx(program)
+
+
+def _passes(integers: str, quantised: bool) -> list[Pass]:
+    with IMPORTS:
+        from ..loops.prepare import host_passes
+
+    return host_passes(quantised=quantised, scope=scope_of(integers), weight_only=True)

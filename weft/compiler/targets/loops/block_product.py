@@ -27,7 +27,7 @@ from .layouts import PLAIN, QUAD, UINT8_OFFSET, Layout
 from .placement import Placement
 from .product import ACC, LEFT, PANEL, moved_operands, result_of
 from .quantised_weights import Weights, is_weight_only, packed_weights, range_of, weights_of
-from .weight_only import by_block
+from .unpacked_weights import by_block
 
 PART, ROW_SUMS = "part", "row_sums"
 """Stages: the sums of one block; those of each row's integers in a block, where zero points ask for them."""

@@ -14,6 +14,7 @@ from .kernels import Kernel, Operands, finished, lower_members
 from .layouts import PLAIN, Layout, to_memory
 from .placement import Placement
 from .target import LoopTarget
+from .unpacked_weights import unpacked_operand
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,9 @@ class PlainKernels:
 
     def build(self, group: FusedGroup, layouts: Mapping[Expr, Layout], layout: Layout, name: str) -> Kernel:
         operands = Operands(Builder(), layouts)
-        result = lower_members(group, operands, {}, lambda call, place, node: operands.constant(node))
+        result = lower_members(
+            group, operands, unpacked_operand(group, operands), lambda call, place, node: operands.constant(node)
+        )
         output = te.compute(result.shape, lambda *index: result[index], operands.builder.name("out"))
         return finished(operands, result.shape, output, PLAIN, name, self.arrange)
 

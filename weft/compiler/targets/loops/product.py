@@ -26,6 +26,7 @@ from .fusion import FusedGroup
 from .kernels import Array, Kernel, Operands, Tile, finished, lower_members
 from .layouts import PLAIN, Layout
 from .placement import Placement
+from .unpacked_weights import unpacked_operand
 
 LEFT, PANEL, ACC = "left", "panel", "acc"
 """Stages: copies of the rows of the first operand and of panels of the second one; what adds up."""
@@ -185,11 +186,11 @@ def result_of(group: FusedGroup, anchor: Call, operands: Operands, views: dict[E
 
 
 def moved_operands(group: FusedGroup, anchor: Call, operands: Operands) -> dict[Expr, View]:
-    """The operands that are moves or casts in the group, which the copies read through."""
-    views: dict[Expr, View] = {}
+    """The operands that are moves or casts in the group, which the copies read through, and weights that it widens."""
+    views = unpacked_operand(group, operands)
     before = _before(anchor, group)
     for node in group.members:
-        if node in before:
+        if node in before and node not in views:
             part = replace(group, members=(node,))
             lower_members(part, operands, views, lambda call, place, constant: operands.constant(constant))
     return views

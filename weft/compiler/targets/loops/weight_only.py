@@ -10,7 +10,7 @@ are not widened beforehand. With more rows each panel of weights is widened once
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -18,20 +18,18 @@ from typing import Protocol
 from ... import tensor as te
 from ...graph.ir import Call, Expr
 from ...tensor import ir as tir
-from ...tensor.view import Builder, View, element_type
+from ...tensor.view import Builder, View
 from ..errors import CompileError
 from .fusion import FusedGroup
-from .kernels import Array, Kernel, Operands, finished
+from .kernels import Kernel, Operands, finished
 from .layouts import PLAIN, Layout
 from .placement import Placement
 from .product import ACC, LEFT, Blocking, ProductSchedule, build_product, moved_operands, result_of, stage_in_float32
 from .quantised_weights import Weights, is_weight_only, weights_of
+from .unpacked_weights import as_floats, factors
 
 PART = "part"
 """Stage: the sums of one block, before its scale."""
-
-Code = Callable[[tir.Expr, tir.Expr, tir.Expr], tir.Expr]
-ByBlock = Callable[[tir.Expr, tir.Expr], tir.Expr]
 
 
 class WeightOnlySchedule(Protocol):
@@ -75,7 +73,7 @@ class WeightOnlyKernels:
 
         def second(operands: Operands, blocking: Blocking) -> View:
             width = blocking.tile.lanes
-            return _as_floats(operands, weights, width if anchor.shape[-1] % width == 0 else anchor.shape[-1])
+            return as_floats(operands, weights, width if anchor.shape[-1] % width == 0 else anchor.shape[-1])
 
         return build_product(self.many, others, layouts, name, second)
 
@@ -90,7 +88,7 @@ def _of_few_rows(
     left = views[first] if first in views else operands.view(first)
     if first in views or not layouts[first].is_plain:
         left = stage_in_float32(left, LEFT)
-    code, zero, scale = _factors(operands, weights, lanes)
+    code, zero, scale = factors(operands, weights, lanes)
     steps, in_byte = weights.block // weights.in_byte, weights.in_byte
     step, place = te.reduce_axis(steps, "step"), te.reduce_axis(in_byte, "place")
 
@@ -106,39 +104,3 @@ def _of_few_rows(
     acc = te.compute(anchor.shape, lambda *index: te.sum(part[(b, *index)] * scale(b, index[-1]), [b]), ACC)
     output = result_of(group, anchor, operands, views, acc.__getitem__)
     return finished(operands, anchor.shape, output, PLAIN, name, partial(schedule.arrange, lanes=lanes))
-
-
-def _factors(operands: Operands, weights: Weights, lanes: int) -> tuple[Code, ByBlock, ByBlock]:
-    """Parameters of a kernel: codes as floats, by byte, place in it and column; zeros and scales, by block and
-    column."""
-    packed = operands.array(weights.packed(lanes))
-    mask = (1 << weights.bits) - 1
-
-    def code(at: tir.Expr, place: tir.Expr, column: tir.Expr) -> tir.Expr:
-        byte = packed[column // lanes, at, column % lanes].astype("int32")
-        return ((byte >> (place * weights.bits).astype("int32")) & mask).astype("float32")
-
-    return code, by_block(operands, weights.zeros, lanes), by_block(operands, weights.scales, lanes)
-
-
-def by_block(operands: Operands, values: Array, lanes: int) -> ByBlock:
-    """A parameter of values by block and column, in the same panels. One value for all becomes part of the code."""
-    if (values == values.flat[0]).all():
-        literal = tir.Const(values.flat[0].item(), element_type(values.dtype.name))
-        return lambda block, column: literal
-    blocks, columns = values.shape
-    panels = operands.array(values.reshape(blocks, columns // lanes, lanes).transpose(1, 0, 2))
-    return lambda block, column: panels[column // lanes, block, column % lanes]
-
-
-def _as_floats(operands: Operands, weights: Weights, lanes: int) -> View:
-    """The matrix (depth, columns), widened where it is read."""
-    code, zero, scale = _factors(operands, weights, lanes)
-    in_byte, block = weights.in_byte, weights.block
-
-    def read(index: tuple[tir.Expr, ...]) -> tir.Expr:
-        k, column = index
-        centred = code(k // in_byte, k % in_byte, column) - zero(k // block, column)
-        return centred * scale(k // block, column)
-
-    return View(weights.codes.shape, "float32", read)
