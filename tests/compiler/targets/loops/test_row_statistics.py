@@ -144,3 +144,36 @@ def test_random_statistics_of_rows(data: st.DataObject) -> None:
         values.append(call("nn.sigmoid", call(op, chosen, data.draw(st.sampled_from(values)))))
     full = [each for each in values if each.shape == X.shape]
     check(call("nn.add", full[-1], values[-1]))
+
+
+def widened(value: Expr) -> Call:
+    return call("dequantise", value, number(0.05), Constant(np.array(3, np.int8)))
+
+
+def softmax(value: Expr) -> Call:
+    return call("nn.softmax", value, axis=1)
+
+
+@pytest.mark.parametrize("rows", [layer_norm, rms_norm, softmax])
+def test_rows_of_bytes_are_widened_where_they_are_read(rows) -> None:  # type: ignore[no-untyped-def]
+    x = Var("x", TensorType((6, 40), "int8"))
+    result = rows(widened(x))
+    assert [each[0] for each in operators(group_calls(result, LIMITS))] == ["dequantise"]
+    module = module_of(result, x)
+    given_ = {"x": np.random.default_rng(1).integers(-128, 128, (6, 40)).astype(np.int8)}
+    found = weft.load(compiled(module)).run(given_)["out"]
+    np.testing.assert_allclose(found, evaluate(module, given_)["out"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [layer_norm, softmax])
+def test_what_is_needed_elsewhere_or_can_be_widened_before_is_not_widened_where_rows_are_read(rows) -> None:  # type: ignore[no-untyped-def]
+    x = Var("x", TensorType((6, 40), "int8"))
+    shared = widened(x)
+    assert len(group_calls(Tuple((rows(shared), shared)), LIMITS)) == 2
+    weights = Constant(np.ones((40, 40), np.float32))
+    product = call("nn.matmul", X, weights)
+    scales = (number(0.1), Constant(np.array(0, np.int8)))
+    behind = rows(call("dequantise", call("quantise", product, *scales), *scales))
+    assert operators(group_calls(behind, LIMITS))[0] == ("nn.matmul", "quantise", "dequantise")
+    floats = rows(call("nn.add", X, Y))  # as many bytes as each of what it is made of
+    assert operators(group_calls(floats, LIMITS))[0] == ("nn.add",)

@@ -26,6 +26,7 @@ from .fusion_limits import FusionLimits
 from .phases import joins_phases
 from .quantised_weights import is_weight_only
 from .small_moves import joined_by_moves, starts
+from .widening_reads import widened_by
 
 COST_OF_ROWS = 16
 """Arithmetic of a value of a row, at most, that stands where elements are computed. Loops hand such values out of
@@ -245,11 +246,13 @@ class _Fuser:
 
     def _join_before_reduction(self) -> None:
         """Let a reduction, which reads each element once, compute its operand: what nothing else uses, unless it can
-        stand behind the operator that makes it."""
+        stand behind the operator that makes it. A softmax, which reads it twice, only widens it."""
         anchor = self.anchor
         if anchor is None or not self.limits.before_reductions:
             return
         if operator(str(anchor.op)).anchor is not Anchor.REDUCTION:
+            if role_of(anchor) is Role.SOFTMAX and widened_by(anchor.args[0], self.uses):
+                self._takes(anchor.args[0])
             return
         shape, times, waiting = anchor.args[0].shape, {anchor: 1}, [anchor]
         while waiting:
@@ -477,7 +480,7 @@ class _Fuser:
             return True
         users = [user for user in (*self.members, *found) if node in user.args]
         behind = any(isinstance(arg, Call) and starts(arg) and self.uses[arg] == 1 for arg in node.args)
-        return all(_reduces_rows(user) for user in users) and not behind
+        return (all(map(_reduces_rows, users)) and not behind) or widened_by(node, self.uses)
 
     def _before(self, user: Call, value: Expr) -> FusedGroup | None:
         """The kernel that would make an operand which nothing but ``user`` needs; None where there is no such."""
