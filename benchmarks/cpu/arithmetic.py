@@ -11,7 +11,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from weft.sim.build import run_compiler
+from weft.sim.cpp_compiler import run_compiler
 
 SOURCE = """
 #ifdef __AVX512F__

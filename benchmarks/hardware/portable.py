@@ -31,7 +31,7 @@ from shutil import which
 
 import numpy as np
 import weft
-from weft.hw.axi import PAGE_BYTES, REGISTER_ADDRESS_BITS
+from weft.hw.bus import PAGE_BYTES, REGISTER_ADDRESS_BITS
 from weft.hw.config import NAMED, TINY, CoreConfig, named_config
 from weft.hw.lint_waivers import waiver_file
 from weft.hw.mac_array_packed import Multipliers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.hw.interconnect import WRITES_ORDERED, port_id_bits
+from weft.hw.bus import WRITES_ORDERED, port_id_bits
 from weft.hw.register_windows import GROUP_WINDOW, WINDOW_BYTES
 from weft.hw.system_config import SystemConfig
 

@@ -9,7 +9,7 @@ import pytest
 from weft.boards.doctor_core import register_masks
 from weft.boards.doctor_findings import describe_difference, exchanges, stuck_bits
 from weft.boards.doctor_programs import LOST, Trial, copies, engine_trials, of_program, single_instructions, streams
-from weft.hw.axi import PAGE_BYTES
+from weft.hw.bus import PAGE_BYTES
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
 from weft.hw.isa import Engine, Fault, Finish, Load, Opcode, Store, Vector, VectorOp, VectorTarget
 from weft.hw.programs import assemble, disassemble

@@ -31,7 +31,7 @@ def test_every_check_has_a_state_and_what_is_missing_a_remedy(capsys: pytest.Cap
 def test_without_a_compiler_the_status_says_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.sim.build.compiler_version", lambda: "")
+    monkeypatch.setattr("weft.sim.cpp_compiler.compiler_version", lambda: "")
     check = told(capsys, status=1)["C++ compiler"]
     assert check["state"] == "missing"
     assert "apt install g++" in check["remedy"]

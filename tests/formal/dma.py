@@ -12,12 +12,13 @@ from amaranth.asserts import Initial
 from amaranth.hdl import Array, Cat, Mux, Signal, Value
 from amaranth.lib import data
 from weft.hw import write_dma
-from weft.hw.axi import PAGE_BYTES, ReadClient
-from weft.hw.bursts import OFFSET_BITS, BurstCutter, burst_layout, transfer_layout
+from weft.hw.bursts import BurstCutter, burst_layout, transfer_layout
+from weft.hw.bus import OFFSET_BITS, PAGE_BYTES, ReadClient
 from weft.hw.fetch import Fetch
 from weft.hw.isa import Fault
 from weft.hw.read_dma import ReadMaster
-from weft.hw.transfer_plan import TransferKind, TransferPlanner, request_layout
+from weft.hw.transfer_kinds import TransferKind
+from weft.hw.transfer_plan import TransferPlanner, request_layout
 from weft.hw.write_dma import WriteMaster
 
 from .harness import Harness, Inside

@@ -8,7 +8,7 @@ from amaranth.hdl import Array, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
-from weft.hw import gemm
+from weft.hw import gemm, pipelines
 from weft.hw.config import LOOP_LEVELS, CoreConfig
 from weft.hw.isa import Opcode, instruction_layout
 from weft.hw.loops import INDICES, micro_op_layout
@@ -65,7 +65,9 @@ class FreeSums(MacArray):
 
 def stage_layout() -> data.StructLayout:
     """As in ``GemmEngine._issue``."""
-    return data.StructLayout({"dst": ceil_log2(NARROW.acc_depth), "end": 1, "forward": gemm.FORWARDS, "from_zero": 1})
+    return data.StructLayout(
+        {"dst": ceil_log2(NARROW.acc_depth), "end": 1, "forward": pipelines.FORWARDS, "from_zero": 1}
+    )
 
 
 def free_gemm(harness: Harness, driven: tuple[str, ...]) -> tuple[gemm.GemmEngine, Inside, FreeLoops, FreeSums]:
@@ -99,7 +101,7 @@ def forwarding() -> Harness:
     ]
 
     # Sequential execution of the micro-ops on one entry (in lane 0), in the order in which they reach the adder.
-    add, write = (gemm.ARRAY_STAGE + gemm.array_latency(config) + stage for stage in (0, 1))
+    add, write = (pipelines.ARRAY_STAGE + pipelines.array_latency(config) + stage for stage in (0, 1))
     adds, writes = (data.View(stage_layout(), inside[f"stage{stage}"]) for stage in (add, write))
     entry = harness.constant("entry", ceil_log2(config.acc_depth))
     expected = Signal(signed(32))

@@ -13,21 +13,23 @@ from typing import Any
 from amaranth.asserts import Initial
 from amaranth.hdl import Array, Cat, Mux, Signal, Value
 from amaranth.lib import data
-from weft.hw import gemm
-from weft.hw.axi import ReadClient
+from weft.hw import pipelines
 from weft.hw.bursts import BurstCutter, burst_layout
+from weft.hw.bus import ReadClient
 from weft.hw.config import LOOP_LEVELS, CoreConfig
-from weft.hw.engine import IN_FLIGHT, Ledger
+from weft.hw.engine import Ledger
 from weft.hw.isa import Engine
-from weft.hw.load_writer import LoadTargets, LoadWriter, RowPart, entry_part_layout, write_layout
+from weft.hw.load_writer import LoadWriter, RowPart, entry_part_layout, write_layout
 from weft.hw.loops import LoopNest
+from weft.hw.pipelines import ENTRIES_AHEAD, IN_FLIGHT, VectorStages, slots_of
 from weft.hw.read_dma import ReadMaster
 from weft.hw.shared_reads import SharedReads
-from weft.hw.store import ENTRIES_AHEAD, EntryPacker, rows_layout
+from weft.hw.store import EntryPacker, rows_layout
+from weft.hw.transfer_kinds import LoadTargets
 from weft.hw.transfer_plan import TransferPlanner
 from weft.hw.vector_fetch import PARAMETERS, OperandFetch, task_layout
-from weft.hw.vector_lanes import Stages, VectorLanes
-from weft.hw.vector_results import DISTANCES, QUERIES, VectorResults, slots_of
+from weft.hw.vector_lanes import VectorLanes
+from weft.hw.vector_results import DISTANCES, QUERIES, VectorResults
 
 from .dma import KINDS
 from .forwarding import free_gemm, stage_layout
@@ -367,7 +369,7 @@ def gemm_pipeline() -> Harness:
     harness = Harness()
     m = harness.m
     _, inside, loops, _ = free_gemm(harness, driven=())
-    depth = gemm.ARRAY_STAGE + gemm.array_latency(NARROW) + 1
+    depth = pipelines.ARRAY_STAGE + pipelines.array_latency(NARROW) + 1
     issues = loops.micro_ops.valid & inside["issue"]
     refused = inside["failure__valid"]  # an index outside its memory
     harness.prove(~loops.micro_ops.valid | refused | inside["control.halt"] | issues, "nothing_waits")
@@ -388,7 +390,7 @@ def vector_pipeline(config: CoreConfig = NARROW) -> Harness:
     lanes = VectorLanes(config)
     harness.add("lanes", lanes)
     issued: Any = lanes.issue
-    for stage in range(1, Stages.of(config).result + 1):
+    for stage in range(1, VectorStages.of(config).result + 1):
         delayed = Signal(name=f"issued_{stage}_ago")
         harness.m.d.sync += delayed.eq(issued)
         issued = delayed

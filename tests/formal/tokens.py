@@ -5,9 +5,10 @@ from __future__ import annotations
 from amaranth.hdl import Array, Cat, Mux, Signal, Value
 from amaranth.lib import data
 from weft.hw.config import TINY
-from weft.hw.engine import IN_FLIGHT, EngineControl, Ledger
+from weft.hw.engine import EngineControl, Ledger
 from weft.hw.interfaces import ENGINES, command_layout
 from weft.hw.isa import ENGINE_NAMES, Engine, header_layout
+from weft.hw.pipelines import IN_FLIGHT
 from weft.hw.tokens import TokenMatrix
 
 from .harness import Harness

@@ -7,8 +7,9 @@ from amaranth.lib import data
 from amaranth.lib.wiring import connect
 from weft.hw.config import CoreConfig
 from weft.hw.isa import Engine
-from weft.hw.load_writer import LoadKind, LoadTargets, WriteRegister, entry_part_layout
+from weft.hw.load_writer import WriteRegister, entry_part_layout
 from weft.hw.shared_write import SharedWrite
+from weft.hw.transfer_kinds import LoadKind, LoadTargets
 
 from .harness import Harness
 from .prover import Mutant, Proof

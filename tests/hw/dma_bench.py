@@ -11,14 +11,14 @@ import numpy as np
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.sim import Simulator
-from weft.hw.axi import ReadClient
+from weft.hw.bus import ReadClient
 from weft.hw.config import CoreConfig
 from weft.hw.isa import Engine, Fault, Instruction, Load, Store, encode_unchecked
 from weft.hw.load import LoadEngine
-from weft.hw.load_writer import LoadTargets
 from weft.hw.memories import SCRATCHPADS, Memory
 from weft.hw.read_dma import ReadMaster
 from weft.hw.store import StoreEngine
+from weft.hw.transfer_kinds import LoadTargets
 from weft.hw.write_dma import WriteMaster
 from weft.sim.dma import run_load, run_store, transfer_of, transfer_problem
 from weft.sim.state import Memories

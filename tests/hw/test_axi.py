@@ -11,8 +11,8 @@ from amaranth.hdl import Module
 from amaranth.sim import Simulator
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.hw.axi import PAGE_BYTES, ReadClient
 from weft.hw.bursts import BurstCutter
+from weft.hw.bus import PAGE_BYTES, ReadClient
 from weft.hw.config import CoreConfig
 from weft.hw.read_dma import ReadMaster
 

@@ -13,7 +13,8 @@ from weft.hw.axi_rules import MEMORY_RULES, REGISTER_RULES, rules_verilog
 from weft.hw.config import TINY
 from weft.hw.errors import HardwareError
 from weft.hw.verilog import TOP, emit_verilog
-from weft.sim.build import run_tool, verilator_package
+from weft.sim.build import verilator_package
+from weft.sim.cpp_compiler import run_tool
 
 Trace = list[dict[str, int]]
 

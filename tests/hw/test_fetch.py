@@ -10,7 +10,7 @@ import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.sim import Simulator
-from weft.hw.axi import ReadClient
+from weft.hw.bus import ReadClient
 from weft.hw.config import CoreConfig
 from weft.hw.decode import decode
 from weft.hw.errors import InstructionError

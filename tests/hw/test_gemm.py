@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from weft.hw.config import PYNQ, CoreConfig
 from weft.hw.gemm import GemmEngine
 from weft.hw.isa import Engine, Fault, Gemm, Instruction, Loop, Sync
-from weft.hw.mac_array import array_latency
+from weft.hw.pipelines import array_latency
 from weft.hw.verilog import run_yosys
 
 from .engine_bench import Bench, check, random_memories

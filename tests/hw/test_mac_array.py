@@ -13,8 +13,9 @@ from amaranth.sim import Simulator
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from weft.hw.config import CoreConfig
-from weft.hw.mac_array import MacArray, PlainMacArray, array_latency, input_lane, output_lane
+from weft.hw.mac_array import MacArray, PlainMacArray, input_lane, output_lane
 from weft.hw.mac_array_packed import Multipliers, PackedMacArray, mac_array
+from weft.hw.pipelines import array_latency
 
 SHAPES = [(1, 2, 2), (1, 4, 4), (2, 2, 4), (2, 8, 2), (4, 4, 4), (1, 16, 2)]
 

@@ -13,7 +13,7 @@ from unittest.mock import patch
 from amaranth.hdl import Fragment, Value
 from amaranth.sim import Simulator
 from weft.hw import register_file
-from weft.hw.axi import REGISTER_BITS
+from weft.hw.bus import REGISTER_BITS
 from weft.hw.config import ISA_VERSION, PYNQ, TINY, CoreConfig
 from weft.hw.cycle_class import CycleClass
 from weft.hw.isa import Engine, Fault

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from weft.hw.axi import PAGE_BYTES
+from weft.hw.bus import PAGE_BYTES
 from weft.hw.errors import PlanError
 from weft.hw.relay_plan import MOST_AHEAD, RelayPlan, settings_of_plan
 

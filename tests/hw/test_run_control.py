@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from amaranth.sim import Simulator
-from weft.hw.core import CLEAR_CYCLES, RunControl, Watchdog
+from weft.hw.core import RunControl, Watchdog
 from weft.hw.cycle_class import CycleClass
 from weft.hw.isa import FETCH, Engine, Fault
+from weft.hw.pipelines import CLEAR_CYCLES
 from weft.hw.registers import Status
 
 PULSES = ("start", "reset", "clear_interrupt", "drained", "fault")

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.hw.config import TINY, CoreConfig
 from weft.hw.isa import Engine, Fault, Instruction, Load, Scratchpad
+from weft.hw.pipelines import UNPACK_CYCLES
 from weft.hw.weight_form import FOUR_BITS
-from weft.hw.weight_records import UNPACK_CYCLES
 
 from .axi_memory import AxiMemory, random_bytes
 from .dma_bench import WINDOW_BASE, DmaBench, random_memories, reference

@@ -12,12 +12,13 @@ from typing import Any
 from unittest.mock import patch
 
 from weft.cache import cache_key, kept_file
-from weft.hw.axi import BURST_INCR, ID_BITS
+from weft.hw.bus import BURST_INCR, ID_BITS
 from weft.hw.config import TINY
 from weft.hw.registers import Control, Register
 from weft.sim import rtl
-from weft.sim.build import BuildTimes, compiler_flags, run_compiler
+from weft.sim.build import BuildTimes
 from weft.sim.c_interface import CStruct, fields, header
+from weft.sim.cpp_compiler import compiler_flags, run_compiler
 from weft.sim.harness import bus_text, harness_files
 from weft.sim.rtl import BASE_ADDRESS, RtlSimulator
 

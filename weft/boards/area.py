@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..hw.bursts import buffer_beats
+from ..hw.bus import buffer_beats
 from ..hw.config import CoreConfig
 from ..hw.interfaces import chunk_bits
 from ..hw.memories import SCRATCHPADS, Memory

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..hw.axi import PAGE_BYTES, REGISTER_ADDRESS_BITS
+from ..hw.bus import PAGE_BYTES, REGISTER_ADDRESS_BITS
 from ..hw.config import CoreConfig
 from .board import Board, Clock
 from .errors import BoardError

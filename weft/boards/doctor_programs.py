@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ..hw.axi import PAGE_BYTES
+from ..hw.bus import PAGE_BYTES
 from ..hw.config import LOOP_LEVELS, STRIDE_BITS, TABLE_ENTRIES, CoreConfig
 from ..hw.isa import (
     Engine,

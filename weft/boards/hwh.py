@@ -11,7 +11,7 @@ from enum import IntFlag
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from ..hw.axi import PAGE_BYTES
+from ..hw.bus import PAGE_BYTES
 from ..hw.cycle_class import CycleClass
 from ..hw.isa import Engine
 from ..hw.registers import Control, Kind, Register, Status, class_counter

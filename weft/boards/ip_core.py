@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from amaranth.hdl import Shape
 from amaranth.lib.wiring import In, Signature
 
-from ..hw.axi import PAGE_BYTES, MasterSignature, RegisterSlaveSignature
+from ..hw.axi import MasterSignature, RegisterSlaveSignature
+from ..hw.bus import PAGE_BYTES
 from ..hw.config import CoreConfig
 from ..hw.verilog import TOP
 from .block_design import CLOCK, CONTROL_BUS, INTERRUPT, MEMORY_BUS, RESET_N

@@ -83,7 +83,7 @@ def _processor() -> Check:
 
 
 def _compiler() -> Check:
-    from ..sim.build import compiler_version
+    from ..sim.cpp_compiler import compiler_version
 
     told = compiler_version()
     if told:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..compiler.model import CompiledModel
-from ..hw.axi import PAGE_BYTES
+from ..hw.bus import PAGE_BYTES
 from ..runtime.module import StepRun
 from ..runtime.profile import Profile, profile
 from ..runtime.profile_system import timed_rounds

@@ -7,49 +7,12 @@ region, user) is left out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum, unique
 
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from .bus import BURST_INCR, CACHE_NORMAL, ID_BITS, REGISTER_ADDRESS_BITS, REGISTER_BITS, Response
 from .config import CoreConfig
-from .isa import Engine
-
-PAGE_BYTES = 4096
-"""No burst crosses a multiple of this; the DMA window starts at one."""
-
-REGISTER_BITS = 32
-"""Data width of the AXI4-Lite slave."""
-
-REGISTER_ADDRESS_BITS = 12
-"""Address width of the AXI4-Lite slave: one page."""
-
-BURST_INCR = 0b01
-CACHE_NORMAL = 0b0011
-"""AxCACHE: normal memory, bufferable, not cached, as Xilinx asks of masters on HP ports."""
-
-
-@unique
-class Response(IntEnum):
-    """AXI response; the upper bit tells an error."""
-
-    OKAY = 0
-    EXOKAY = 1
-    SLVERR = 2
-    DECERR = 3
-
-
-@unique
-class ReadClient(IntEnum):
-    """Who reads memory; the value is the AXI ID, so that an interconnect may reorder between them."""
-
-    LOAD = Engine.LOAD
-    LOADW = Engine.LOADW
-    FETCH = 2
-
-
-ID_BITS = 2
-"""Width of the read IDs; writes all have ID 0."""
 
 
 def _address_channel(config: CoreConfig, prefix: str, id_bits: int) -> dict[str, object]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .axi import PAGE_BYTES
+from .bus import PAGE_BYTES
 from .errors import HardwareError
 from .verilog import TIMESCALE
 

@@ -6,28 +6,9 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .axi import PAGE_BYTES
+from .bus import OFFSET_BITS, longest_burst
 from .config import CoreConfig
 from .skid_buffer import SkidBuffer
-
-OFFSET_BITS = 32
-"""Width of a byte offset into the DMA window, which is at most 4 GiB."""
-
-WINDOW_BITS = OFFSET_BITS + 1
-"""Width of the window's size: up to 4 GiB, inclusive."""
-
-LEAST_BUFFER_BEATS = 256
-"""Words that a buffer holds at least: the latency that it covers at the bus's full rate, however short the bursts."""
-
-
-def longest_burst(config: CoreConfig) -> int:
-    """Beats of the longest burst, a power of two: as configured, but not more than a page holds."""
-    return min(config.burst_beats, PAGE_BYTES // config.bus_bytes)
-
-
-def buffer_beats(config: CoreConfig) -> int:
-    """Words that the buffer of a load, or of the writes, holds: some are filled while others are emptied."""
-    return max(LEAST_BUFFER_BEATS, 4 * longest_burst(config))
 
 
 def length_bits(config: CoreConfig) -> int:

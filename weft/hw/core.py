@@ -9,17 +9,19 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .acc_memory import AccMemory
-from .axi import PAGE_BYTES, MasterSignature, ReadClient, RegisterSlaveSignature
+from .axi import MasterSignature, RegisterSlaveSignature
+from .bus import PAGE_BYTES, ReadClient
 from .config import CoreConfig
 from .cycle_class import FIRST_TOKEN_CLASS, CycleClass
 from .fetch import Fetch
 from .gemm import GemmEngine
 from .inp_memory import InpMemory
-from .interfaces import ENGINES, NUMBER_BITS, EventSignature, chunk_bits, command_layout
+from .interfaces import ENGINES, EventSignature, chunk_bits, command_layout
 from .isa import ENGINE_BITS, ENGINE_NAMES, FETCH, Engine, Fault
 from .layout_fifo import LayoutFifo
 from .load import LoadEngine
 from .memories import SCRATCHPADS, Memory
+from .pipelines import CLEAR_CYCLES, NUMBER_BITS
 from .read_dma import ReadMaster
 from .register_file import CycleCounters, RegisterFile
 from .registers import Status
@@ -29,10 +31,6 @@ from .store import StoreEngine
 from .tokens import TokenMatrix
 from .vector import VectorEngine
 from .write_dma import WriteMaster
-
-CLEAR_CYCLES = 16
-"""Cycles that a start takes before the program runs: the engines are in reset and the counters are cleared."""
-
 
 SCRATCHPAD_PORTS = (
     (Engine.VECTOR, "write_inp", Memory.INP, "write"),  # if the core's results may go there

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from .config import CoreConfig
@@ -58,6 +58,14 @@ def decode_sound(config: CoreConfig, word: int) -> Instruction:
     return instruction
 
 
+def field_places(config: CoreConfig, opcode: Opcode) -> Iterator[tuple[str, int, int, bool]]:
+    """Of each field of an instruction, header first: name, lowest bit, width, and whether it is signed."""
+    position = 0
+    for name, width, signed in HEADER + instruction_fields(config, opcode):
+        yield name, position, width, signed
+        position += width
+
+
 @lru_cache(maxsize=1024)
 def _decoding(
     config: CoreConfig, opcode: Opcode
@@ -65,11 +73,11 @@ def _decoding(
     """Of each field of an instruction but its opcode: name, lowest bit, mask, sign bit (0: it has none) and the values
     that exist, if not all; and the word's bits that are reserved."""
     fields: list[tuple[str, int, int, int, Mapping[int, int] | None]] = []
-    position = 0
-    for name, width, signed in HEADER + instruction_fields(config, opcode):
+    used = 0
+    for name, position, width, signed in field_places(config, opcode):
+        used = position + width
         if name != "opcode":
             sign = 1 << width - 1 if signed else 0
             fields.append((name, position, (1 << width) - 1, sign, _MEMBERS.get(name)))
-        position += width
     end = config.instruction_bits - config.check_bits
-    return fields, (1 << end) - (1 << position)
+    return fields, (1 << end) - (1 << used)

@@ -9,17 +9,9 @@ from amaranth.lib.wiring import In, Out, flipped
 
 from .config import CoreConfig
 from .cycle_class import CycleClass, token_class
-from .interfaces import (
-    ENGINES,
-    NUMBER_BITS,
-    EngineSignature,
-    FaultSignature,
-    command_layout,
-)
+from .interfaces import ENGINES, EngineSignature, FaultSignature, command_layout
 from .isa import Engine, Fault, Opcode, header_layout
-
-IN_FLIGHT = 16
-"""Instructions of one engine that may be started and not yet have sent; covers the longest pipeline."""
+from .pipelines import IN_FLIGHT, NUMBER_BITS
 
 
 class EngineControl(wiring.Component):

@@ -8,22 +8,15 @@ from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .bursts import OFFSET_BITS, WINDOW_BITS, BurstCutter, longest_burst
+from .bursts import BurstCutter
+from .bus import FETCH_BUFFER_WORDS, OFFSET_BITS, WINDOW_BITS, fetch_burst_beats
 from .config import PROGRAM_ALIGNMENT, CoreConfig
 from .instruction_check_gates import PARTS, is_damaged, partial_parities
 from .instruction_checksum import check_bits
-from .interfaces import ENGINES, NUMBER_BITS, FaultSignature, command_layout
+from .interfaces import ENGINES, FaultSignature, command_layout
 from .isa import LEGAL_ENGINES, Engine, Fault, Opcode, header_layout, instruction_layout
+from .pipelines import NUMBER_BITS
 from .read_dma import ReadBuffer, ReadClientSignature, word_layout
-
-BUFFER_WORDS = 64
-MOST_BURST_BEATS = 16
-"""Short bursts: the loads share the bus."""
-
-
-def burst_beats(config: CoreConfig) -> int:
-    """Beats of the longest burst of a program."""
-    return min(MOST_BURST_BEATS, longest_burst(config))
 
 
 class Fetch(wiring.Component):
@@ -71,8 +64,8 @@ class Fetch(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        m.submodules.cutter = cutter = BurstCutter(config, burst_beats(config))
-        m.submodules.buffer = buffer = ReadBuffer(config, BUFFER_WORDS)
+        m.submodules.cutter = cutter = BurstCutter(config, fetch_burst_beats(config))
+        m.submodules.buffer = buffer = ReadBuffer(config, FETCH_BUFFER_WORDS)
         m.submodules.unpacker = unpacker = InstructionUnpacker(config)
         connect(m, cutter.bursts, buffer.bursts)
         connect(m, buffer.client, flipped(self.client))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
@@ -15,37 +14,15 @@ from .engine import EngineControl, forward_engine_ports
 from .interfaces import EngineSignature, ReadPortSignature, RowsReadPortSignature, WritePortSignature, chunk_bits
 from .isa import TAP_COLUMNS, Fault, Opcode, instruction_layout
 from .loops import LoopNest, accept_instructions
-from .mac_array import MacArray, array_latency
+from .mac_array import MacArray
 from .mac_array_packed import mac_array
-
-ARRAY_STAGE = 3
-"""Cycles from a micro-op's issue to its operands' arrival at the array: a register, then the scratchpads' two."""
-
-READ_BEFORE_ADD = 3
-"""Stages from the read of the old accumulator to its sum: the memory's two, and a register."""
-
-FORWARDS = READ_BEFORE_ADD + 1
-"""Micro-ops before this one whose writes its own accumulator read comes too early to see."""
-
-
-@dataclass(frozen=True)
-class Stages:
-    """Stages of a micro-op, counted from its issue, in which its accumulator is read, added to and written."""
-
-    read: int
-    add: int
-    write: int
-
-    @staticmethod
-    def of(config: CoreConfig) -> Stages:
-        add = ARRAY_STAGE + array_latency(config)
-        return Stages(read=add - READ_BEFORE_ADD, add=add, write=add + 1)
+from .pipelines import ARRAY_STAGE, FORWARDS, GemmStages
 
 
 class GemmEngine(wiring.Component):
     """Issues one micro-op a cycle, also from one instruction to the next, and never stalls.
 
-    Stages, counted from the issue (:class:`Stages`): 1 operands are read; 3 the array takes them; ``add``: the sum
+    Stages, counted from the issue (:class:`GemmStages`): 1 operands are read; 3 the array takes them; ``add``: the sum
     meets the old accumulator; ``write``: the result is written. The old value is read in stage ``read``, unless one of
     the :data:`FORWARDS` micro-ops before wrote the same entry: then it comes from their results, which makes any
     sequence of indices exact.
@@ -121,7 +98,7 @@ class GemmEngine(wiring.Component):
                 "from_zero": 1,
             }
         )
-        stages = [_Stage(layout, number) for number in range(1, Stages.of(self.config).write + 1)]
+        stages = [_Stage(layout, number) for number in range(1, GemmStages.of(self.config).write + 1)]
         fresh = Signal(layout)
         from_zero = zero & micro_op.first
         m.d.comb += [
@@ -172,7 +149,7 @@ class GemmEngine(wiring.Component):
 
     def _accumulate(self, m: Module, array: MacArray, stages: list[_Stage]) -> None:
         config = self.config
-        at = Stages.of(config)
+        at = GemmStages.of(config)
         before_read, read = stages[at.read - 2 : at.read]
         merge, add, write = stages[at.add - 2 : at.write]
         reads = Signal()  # a register: the other readers' grants depend on it

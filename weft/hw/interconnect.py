@@ -10,21 +10,14 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import fifo, wiring
 from amaranth.lib.wiring import In, Out
 
-from .axi import BURST_INCR, CACHE_NORMAL, ID_BITS, PAGE_BYTES, MasterSignature, ReadClient
+from .axi import MasterSignature
+from .bus import BURST_INCR, CACHE_NORMAL, ID_BITS, PAGE_BYTES, WRITES_ORDERED, ReadClient, port_id_bits
 from .config import CoreConfig
 from .register_windows import PAGE_BITS
 from .shared_reads import SharedReads
 
-WRITES_ORDERED = 16
-"""Write bursts whose address was granted and whose words are not all sent."""
-
 HELD = ("id", "addr", "len")
 """Signals of an address channel that the arbiter's register holds."""
-
-
-def port_id_bits(cores: int) -> int:
-    """Width of the IDs at a port: the core's number on the port stands above the core's own ID."""
-    return ID_BITS + (cores - 1).bit_length()
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,7 @@ from amaranth.lib.wiring import In, Out
 from .config import CoreConfig
 from .cycle_class import CycleClass
 from .isa import TAP_ROWS, Engine, Fault
-
-NUMBER_BITS = 24
-"""Width of an instruction's number in its program."""
+from .pipelines import NUMBER_BITS
 
 ENGINES = len(Engine)
 

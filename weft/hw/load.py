@@ -6,20 +6,20 @@ from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .bursts import WINDOW_BITS, BurstCutter, buffer_beats
+from .bursts import BurstCutter
+from .bus import WINDOW_BITS, buffer_beats
 from .config import CoreConfig
 from .cycle_class import CycleClass
 from .engine import EngineControl, forward_engine_ports
-from .interfaces import NUMBER_BITS, EngineSignature
+from .interfaces import EngineSignature
 from .isa import Engine, Fault, Opcode, Scratchpad, instruction_layout
 from .layout_fifo import LayoutFifo
-from .load_writer import LoadKind, LoadTargets, LoadWriter, write_layout
+from .load_writer import LoadWriter, write_layout, write_ports
+from .pipelines import LOADS_IN_FLIGHT, NUMBER_BITS
 from .read_dma import ReadBuffer, ReadClientSignature
+from .transfer_kinds import LoadKind, LoadTargets
 from .transfer_plan import TransferPlanner
 from .weight_form import FOUR_BITS
-
-LOADS_IN_FLIGHT = 8
-"""LOADs planned and not yet written, so that the bus stays busy from one to the next."""
 
 
 class LoadEngine(wiring.Component):
@@ -39,7 +39,7 @@ class LoadEngine(wiring.Component):
             {
                 **EngineSignature(config).members,
                 "client": Out(ReadClientSignature(config)),
-                **targets.write_ports(config),
+                **write_ports(config, targets),
                 "window_size": In(WINDOW_BITS),
             }
         )

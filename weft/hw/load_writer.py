@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum, unique
 from typing import Any
 
@@ -12,60 +11,24 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from .config import PAD_BITS, CoreConfig
-from .interfaces import NUMBER_BITS, WritePortSignature, chunk_bits
-from .isa import LEGAL_SCRATCHPADS, Engine, Scratchpad
+from .interfaces import WritePortSignature, chunk_bits
 from .memories import Memory
+from .pipelines import NUMBER_BITS
 from .read_dma import word_layout
 from .skid_buffer import SkidBuffer
-from .transfer_plan import TransferKind, total_bits
-from .weight_records import RecordHead, RecordShape, WeightUnpacker
+from .transfer_kinds import LoadKind, LoadTargets, RecordShape
+from .transfer_plan import total_bits
+from .weight_records import RecordHead, WeightUnpacker
 
 
-@dataclass(frozen=True)
-class LoadTargets:
-    """Where a load engine writes: its own scratchpad (``inp`` or ``wgt``) and ``acc``."""
+def write_ports(config: CoreConfig, targets: LoadTargets) -> dict[str, Any]:
+    """Members ``own`` and ``acc`` of a component that writes where a load engine does."""
 
-    targets: tuple[Scratchpad, ...]
-    """Targets of the engine's LOADs, in the order of :class:`LoadKind`."""
+    def port(memory: Memory) -> Any:
+        size = config.entry_bytes(memory)
+        return Out(WritePortSignature(ceil_log2(config.depth(memory)), 8 * size, chunk_bits(config, size)))
 
-    @staticmethod
-    def of(engine: Engine) -> LoadTargets:
-        return LoadTargets(LEGAL_SCRATCHPADS[engine])
-
-    @property
-    def own(self) -> Memory:
-        """The engine's own scratchpad."""
-        return self.targets[LoadKind.OWN].memory
-
-    def kinds(self, config: CoreConfig) -> tuple[TransferKind, ...]:
-        """What each kind counts in DRAM, in the order of :class:`LoadKind`."""
-        plain = tuple(TransferKind(target.dram_bytes(config), config.depth(target.memory)) for target in self.targets)
-        if not self.unpacks(config):
-            return plain
-        return (*plain, TransferKind(config.weight_record_bytes, config.wgt_depth, config.weight_record_entries))
-
-    def unpacks(self, config: CoreConfig) -> bool:
-        """True where the engine unpacks weights of 4 bits."""
-        return bool(config.weight_group) and self.own is Memory.WGT
-
-    def write_ports(self, config: CoreConfig) -> dict[str, Any]:
-        """Members ``own`` and ``acc`` of a component that writes there."""
-
-        def port(memory: Memory) -> Any:
-            size = config.entry_bytes(memory)
-            return Out(WritePortSignature(ceil_log2(config.depth(memory)), 8 * size, chunk_bits(config, size)))
-
-        return {"own": port(self.own), "acc": port(Memory.ACC)}
-
-
-@unique
-class LoadKind(IntEnum):
-    """What a LOAD writes: the engine's own scratchpad, ``acc``, or ``acc`` widened from int8; weights of 4 bits."""
-
-    OWN = 0
-    ACC = 1
-    ACC8 = 2
-    RECORDS = 3
+    return {"own": port(targets.own), "acc": port(Memory.ACC)}
 
 
 @unique
@@ -129,7 +92,7 @@ class LoadWriter(wiring.Component):
             {
                 "loads": In(stream.Signature(write_layout(config))),
                 "words": In(stream.Signature(word_layout(config))),
-                **targets.write_ports(config),
+                **write_ports(config, targets),
                 "halt": In(1),
                 "retire": Out(1),
                 "failed": Out(1),
@@ -350,7 +313,7 @@ class WriteRegister(wiring.Component):
         self._targets = targets
         super().__init__(
             {
-                **targets.write_ports(config),
+                **write_ports(config, targets),
                 "parts": In(stream.Signature(entry_part_layout(config, targets))),
                 "retire": Out(1),
                 "idle": Out(1),

@@ -11,12 +11,7 @@ from amaranth.utils import ceil_log2
 
 from .config import CoreConfig
 from .isa import TAP_COLUMNS, TAP_ROW_OUTPUTS, TAP_ROWS
-
-MULTIPLY_STAGES = 3
-"""Registers from the operands to the products; the plain array needs one, a DSP block's three are all used."""
-
-ADDENDS = 4
-"""Values that one register stage of the adder tree adds up."""
+from .pipelines import ADDENDS, array_latency
 
 
 def input_lane(config: CoreConfig, row: int, channel: int) -> int:
@@ -37,11 +32,6 @@ def _lane(config: CoreConfig, row: int, channel: int) -> int:
 def sum_bits(config: CoreConfig) -> int:
     """Width of a sum of ``block_in`` products of two int8."""
     return 16 + int(ceil_log2(config.block_in))
-
-
-def array_latency(config: CoreConfig) -> int:
-    """Cycles from operands to sums, the same for every variant of the array."""
-    return MULTIPLY_STAGES + (int(ceil_log2(config.block_in)) + 1) // 2
 
 
 class MacArray(wiring.Component):

@@ -8,16 +8,8 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Module, Signal
 
 from .config import CoreConfig
-from .mac_array import (
-    MULTIPLY_STAGES,
-    MacArray,
-    PlainMacArray,
-    element,
-    factor_row,
-    input_lane,
-    load_registers,
-    stage_valids,
-)
+from .mac_array import MacArray, PlainMacArray, element, factor_row, input_lane, load_registers, stage_valids
+from .pipelines import MULTIPLY_STAGES
 
 PRODUCT_BITS = 16
 """Bits of a product of two int8, and the distance of the two products that share a multiplier."""

@@ -10,8 +10,9 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .axi import CACHE_NORMAL, ReadClient, ReadMasterSignature
+from .axi import ReadMasterSignature
 from .bursts import burst_layout
+from .bus import CACHE_NORMAL, ReadClient
 from .config import CoreConfig
 
 

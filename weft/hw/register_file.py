@@ -7,11 +7,13 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from .axi import REGISTER_ADDRESS_BITS, REGISTER_BITS, RegisterSlaveSignature, Response
+from .axi import RegisterSlaveSignature
+from .bus import REGISTER_ADDRESS_BITS, REGISTER_BITS, Response
 from .config import ISA_VERSION, CoreConfig
 from .cycle_class import CycleClass
-from .interfaces import ENGINES, NUMBER_BITS
+from .interfaces import ENGINES
 from .isa import ENGINE_BITS, Engine, Fault
+from .pipelines import NUMBER_BITS
 from .registers import (
     CLASS_COUNTERS,
     COUNTER_BITS,

@@ -10,7 +10,8 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .axi import REGISTER_ADDRESS_BITS, REGISTER_BITS, RegisterSlaveSignature, Response
+from .axi import RegisterSlaveSignature
+from .bus import REGISTER_ADDRESS_BITS, REGISTER_BITS, Response
 from .register_file import word_of
 from .registers import Kind
 from .relay import READ_ONLY, relay_ports

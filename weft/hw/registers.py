@@ -8,12 +8,11 @@ from __future__ import annotations
 from enum import Enum, IntEnum, IntFlag, unique
 from typing import Self
 
-from .axi import PAGE_BYTES, REGISTER_BITS
-from .bursts import OFFSET_BITS, WINDOW_BITS
+from .bus import OFFSET_BITS, PAGE_BYTES, REGISTER_BITS, WINDOW_BITS
 from .config import CoreConfig
 from .cycle_class import CycleClass
-from .interfaces import NUMBER_BITS
 from .isa import ENGINE_BITS, Engine, Fault
+from .pipelines import NUMBER_BITS
 
 MAGIC = int.from_bytes(b"WEFT", "little")
 

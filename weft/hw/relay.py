@@ -9,15 +9,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .core import CLEAR_CYCLES
 from .registers import COUNTER_BITS, Kind, Status
 from .relay_plan import COUNT_BITS, SLOT_BITS, RelayControl, RelayRegister, RelayStatus
 from .system_config import MOST_CORES
-
-HANDOVER_CYCLES = CLEAR_CYCLES + 4
-"""From the last counted cycle of a run to the first one of a run that waited for it, exclusive: the end is seen and
-counted, counts are compared, the core takes its start, and clears its counters."""
-
 
 READ_ONLY = (Kind.STATE, Kind.COUNTER)
 """Kinds of registers that the relay itself changes."""

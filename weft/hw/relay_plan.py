@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum, unique
 from itertools import combinations, product
 
-from .axi import PAGE_BYTES
+from .bus import PAGE_BYTES
 from .errors import PlanError
 from .registers import COUNTER_BITS, Bits, Kind
 from .system_config import MOST_CORES

@@ -18,9 +18,6 @@ from amaranth.lib.wiring import In, Out
 
 from .config import CoreConfig
 
-WAITING = 1
-"""Bursts of a core that wait. With more it is no faster."""
-
 
 def read_layout(config: CoreConfig) -> data.StructLayout:
     """What an address channel says of a burst."""

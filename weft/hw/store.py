@@ -6,21 +6,18 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .bursts import WINDOW_BITS, BurstCutter
+from .bursts import BurstCutter
+from .bus import WINDOW_BITS
 from .config import CoreConfig
 from .cycle_class import CycleClass
 from .engine import EngineControl, forward_engine_ports
-from .interfaces import NUMBER_BITS, EngineSignature, ReadPortSignature
+from .interfaces import EngineSignature, ReadPortSignature
 from .isa import Fault, Opcode, instruction_layout
 from .layout_fifo import LayoutFifo
-from .transfer_plan import TransferKind, TransferPlanner
+from .pipelines import ENTRIES_AHEAD, NUMBER_BITS, STORES_IN_FLIGHT
+from .transfer_kinds import TransferKind
+from .transfer_plan import TransferPlanner
 from .write_dma import WriteClientSignature, strobed_word_layout
-
-STORES_IN_FLIGHT = 16
-"""STOREs planned and not yet acknowledged by the memory."""
-
-ENTRIES_AHEAD = 8
-"""Entries read from the scratchpad and not yet packed; covers the read latency at one entry a cycle."""
 
 
 def rows_layout(config: CoreConfig) -> data.StructLayout:

@@ -10,9 +10,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .axi import MasterSignature, RegisterSlaveSignature
+from .bus import port_id_bits
 from .config import CoreConfig
 from .core import Core, page_bits, system_members
-from .interconnect import Arbiter, port_id_bits
+from .interconnect import Arbiter
 from .register_windows import ADDRESS_BITS, RegisterWindows
 from .relay import READ_ONLY, Relay, relay_ports
 from .system_config import SystemConfig

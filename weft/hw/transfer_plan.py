@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import reduce
 from itertools import pairwise
-from operator import add
 from typing import Any
 
 from amaranth.hdl import Array, Module, Mux, Signal, Value
@@ -14,47 +11,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from .bursts import OFFSET_BITS, WINDOW_BITS, transfer_layout
+from .bursts import transfer_layout
+from .bus import OFFSET_BITS, WINDOW_BITS
 from .config import PAD_BITS, STRIDE_BITS, CoreConfig
 from .isa import Fault
-
-PATH = ("IDLE", "COUNT", "SPAN", "SUM", "BYTES", "END", "CHECK", "PLAN")
-"""States of the planner that a legal instruction passes, one cycle each."""
-
-PLANNER_CYCLES = len(PATH) - 1
-"""From the start of a LOAD or STORE until its transfer is planned."""
-
-
-@dataclass(frozen=True)
-class TransferKind:
-    """What a DMA instruction counts: its bytes in DRAM, and entries that the scratchpad has.
-
-    An entry has a power of two of bytes. A record of 4-bit weights has the sum of two, and fills ``entries`` entries,
-    a power of two.
-    """
-
-    entry_bytes: int
-    depth: int
-    entries: int = 1
-
-    @property
-    def bytes_log2(self) -> int:
-        """The logarithm of its bytes; of a record, rounded up."""
-        return int(ceil_log2(self.entry_bytes))
-
-    @property
-    def alignment_log2(self) -> int:
-        """Of the largest power of two that divides its bytes."""
-        return int(ceil_log2(self.entry_bytes & -self.entry_bytes))
-
-    def in_bytes(self, count: Value) -> Value:
-        """So many of them, in bytes."""
-        bits = [bit for bit in range(self.entry_bytes.bit_length()) if self.entry_bytes >> bit & 1]
-        return reduce(add, (count << bit for bit in bits))
-
-    def in_entries(self, count: Value) -> Value:
-        """Scratchpad entries that so many of them fill."""
-        return count << ceil_log2(self.entries)
+from .pipelines import PLANNER_PATH
+from .transfer_kinds import TransferKind
 
 
 def total_bits(config: CoreConfig) -> int:
@@ -131,7 +93,7 @@ class TransferPlanner(wiring.Component):
                 m.d.sync += steps["IDLE"]
                 with m.If(self.requests.valid):
                     m.next = "COUNT"
-            for state, following in pairwise(PATH[1:]):
+            for state, following in pairwise(PLANNER_PATH[1:]):
                 with m.State(state):
                     m.d.sync += steps[state]
                     m.next = following

@@ -10,12 +10,12 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from .config import CoreConfig
-from .interfaces import NUMBER_BITS
 from .isa import IMMEDIATE_BITS, VectorOp
 from .loops import micro_op_layout
 from .memories import Memory
+from .pipelines import NUMBER_BITS, slots_of
 from .vector_lanes import order_layout
-from .vector_results import DISTANCES, QUERIES, destination_layout, slots_of, target_members
+from .vector_results import DISTANCES, QUERIES, destination_layout, target_members
 
 PARAMETERS = VectorOp.REQUANTISE.b_entries
 """Consecutive entries that REQUANTISE reads at ``b``: bias, multiplier, shift."""

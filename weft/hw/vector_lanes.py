@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
@@ -11,27 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from .config import CoreConfig
 from .isa import CLAMP_BITS, IMMEDIATE_BITS, VectorOp
-
-ADDED_STAGE = 3
-"""Of the pipeline: what needs one adder or one comparison."""
-
-
-@dataclass(frozen=True)
-class Stages:
-    """Where the parts of the pipeline begin, in cycles from the issue of a micro-op."""
-
-    multiply: int  # two partial products, their sum
-    shift: int  # accumulate or shift to the right
-    narrow: int  # saturate, round, clamp, shift to the left
-    result: int  # the result stands at the output
-
-    @staticmethod
-    def of(config: CoreConfig) -> Stages:
-        """Rounding in float32 takes a stage before the product, and two behind it."""
-        multiply = ADDED_STAGE + 1 + config.float32_rounding
-        shift = multiply + 2 + 2 * config.float32_rounding
-        return Stages(multiply, shift, narrow=shift + 2, result=shift + 6)
-
+from .pipelines import ADDED_STAGE, VectorStages
 
 FLOAT32_BITS = 24
 """Significant bits of a number of float32."""
@@ -87,7 +66,7 @@ def order_layout(config: CoreConfig) -> data.StructLayout:
 
 
 class VectorLanes(wiring.Component):
-    """Results ``Stages.result`` cycles after ``issue``, one micro-op a cycle.
+    """Results ``VectorStages.result`` cycles after ``issue``, one micro-op a cycle.
 
     The operand registers load in the cycle with ``load_x`` and hold what they have otherwise; a micro-op uses what they
     hold in the third cycle after its issue. ``b_data`` goes to the register for B and bias, the multiplier or the
@@ -96,7 +75,7 @@ class VectorLanes(wiring.Component):
 
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
-        self.stages = Stages.of(config)
+        self.stages = VectorStages.of(config)
         bits = 8 * config.acc_bytes
         super().__init__(
             {
@@ -160,7 +139,7 @@ class _Lane:
         self.number = number
         self.orders = orders
         self.float32 = bool(config.float32_rounding)
-        self.stages = stages = Stages.of(config)
+        self.stages = stages = VectorStages.of(config)
         register = self.register
         # Operand registers
         self.a, self.b, self.d = register("a", signed(32)), register("b", signed(32)), register("d", signed(32))

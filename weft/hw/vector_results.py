@@ -12,20 +12,12 @@ from amaranth.utils import ceil_log2
 
 from .config import CoreConfig
 from .interfaces import WritePortSignature, chunk_bits
+from .pipelines import slots_of
 from .vector_tables import VectorTables
-
-QUEUE_CYCLES = 1
-"""From a result's arrival in the queue before the write port until it can leave the queue."""
 
 QUERIES = {"a": 0, "b": 0, "b1": 1, "b2": 2, "d": 0}
 """Sources of a micro-op, and how far each lies behind the index that is asked for: ``b1`` and ``b2`` are the second and
 third parameter of REQUANTISE."""
-
-
-def slots_of(config: CoreConfig) -> int:
-    """Micro-ops between issue and write, a power of two. One a cycle needs one for each cycle of the pipeline, write
-    included (14, or 17 where it rounds in float32), and one more, because room is told early."""
-    return 32 if config.float32_rounding else 16
 
 
 DISTANCES = sorted(set(QUERIES.values()))

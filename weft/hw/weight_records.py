@@ -6,7 +6,6 @@ output of the block: a scale (low half) and a zero point. A weight is ``(code - 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
@@ -14,34 +13,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import CoreConfig
-
-UNPACK_CYCLES = 3
-"""Registers of :class:`WeightUnpacker`: a part leaves it so many cycles after it has come."""
-
-
-@dataclass(frozen=True)
-class RecordShape:
-    """A record in bus words."""
-
-    head_words: int
-    entry_words: int  # of 4-bit weights; each fills two bus words of the entry
-    entries: int
-    block_out: int
-    outputs: int  # that the weights of one word belong to
-    words_each: int  # of one output; 1 where a word has several outputs
-
-    @staticmethod
-    def of(config: CoreConfig) -> RecordShape:
-        """The shape on a core with ``weight_group``."""
-        weights = 2 * config.bus_bytes
-        return RecordShape(
-            head_words=config.weight_head_bytes // config.bus_bytes,
-            entry_words=config.wgt_bytes // weights,
-            entries=config.weight_record_entries,
-            block_out=config.block_out,
-            outputs=max(1, weights // config.block_in),
-            words_each=max(1, config.block_in // weights),
-        )
+from .pipelines import UNPACK_CYCLES
+from .transfer_kinds import RecordShape
 
 
 class RecordHead(wiring.Component):

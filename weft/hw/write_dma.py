@@ -6,8 +6,9 @@ from amaranth.hdl import Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .axi import CACHE_NORMAL, WriteMasterSignature
-from .bursts import buffer_beats, burst_layout, length_bits
+from .axi import WriteMasterSignature
+from .bursts import burst_layout, length_bits
+from .bus import CACHE_NORMAL, buffer_beats
 from .config import CoreConfig
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..compiler.model import CompiledModel
-from ..hw.axi import PAGE_BYTES
+from ..hw.bus import PAGE_BYTES
 from ..hw.system_config import SystemConfig
 from ..sim.dram import DramModel
 from ..sim.dram_interface import DramUse

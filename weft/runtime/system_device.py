@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..hw.axi import PAGE_BYTES
+from ..hw.bus import PAGE_BYTES
 from ..hw.config import REACH_BITS
 from ..hw.system_config import SystemConfig
 from ..imports import IMPORTS

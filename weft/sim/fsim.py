@@ -15,7 +15,6 @@ import numpy as np
 from ..hw.assembly import format_instruction
 from ..hw.config import LOOP_LEVELS, PROGRAM_ALIGNMENT, CoreConfig
 from ..hw.decode import decode
-from ..hw.engine import IN_FLIGHT
 from ..hw.errors import InstructionError
 from ..hw.isa import (
     ENGINE_NAMES,
@@ -37,6 +36,7 @@ from ..hw.isa import (
     seal,
 )
 from ..hw.memories import Memory
+from ..hw.pipelines import IN_FLIGHT
 from .dma import Transfer, granules, run_load, run_store, transfer_of, transfer_problem
 from .dram import BusErrors
 from .errors import RaceError, SimulationError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..hw.axi import PAGE_BYTES
+from ..hw.bus import PAGE_BYTES
 from ..hw.config import TINY, CoreConfig
 from ..hw.isa import Engine, Fault, Instruction
 from ..hw.programs import Code, assemble, moved

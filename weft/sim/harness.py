@@ -8,7 +8,7 @@ from enum import IntEnum, unique
 from functools import cache
 from importlib import resources
 
-from ..hw.axi import PAGE_BYTES, Response
+from ..hw.bus import PAGE_BYTES, Response
 from ..hw.isa import Engine
 from .c_interface import ACTIVITY, EVENT, CField, CStruct, enumeration, fields, header
 from .dram import BusFault

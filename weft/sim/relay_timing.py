@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..hw.relay import HANDOVER_CYCLES
+from ..hw.pipelines import HANDOVER_CYCLES
 from ..hw.relay_plan import RelayPlan
 from ..hw.system_config import SystemConfig
 from .dram import DramModel

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..cache import loaded_library
-from ..hw.axi import PAGE_BYTES, ReadClient
+from ..hw.bus import PAGE_BYTES, ReadClient
 from ..hw.config import CoreConfig
 from ..hw.core import memory_parts
 from ..hw.cycle_class import CycleClass

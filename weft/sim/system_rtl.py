@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
-from ..hw.axi import PAGE_BYTES
+from ..hw.bus import PAGE_BYTES
 from ..hw.mac_array_packed import Multipliers
 from ..hw.register_windows import GROUP_MEMBERS, GROUP_WINDOW, SHARED_START, SHARED_STOP, WINDOW_BYTES
 from ..hw.registers import Control, Register, Status

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ..hw.axi import PAGE_BYTES
+from ..hw.bus import PAGE_BYTES
 from ..hw.system_config import SystemConfig
 from .dram_interface import DramUse
 from .errors import SimulationError

@@ -7,22 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from ..hw import (
-    bursts,
-    engine,
-    fetch,
-    gemm,
-    interconnect,
-    load,
-    shared_reads,
-    store,
-    system_config,
-    transfer_plan,
-    vector_lanes,
-    vector_results,
-    weight_records,
-)
-from ..hw.axi import ReadClient
+from ..hw import bus, pipelines, system_config
 from ..hw.config import LOOP_LEVELS, PYNQ, CoreConfig
 from ..hw.cycle_class import CycleClass
 from ..hw.isa import (
@@ -36,7 +21,7 @@ from ..hw.isa import (
     VectorTarget,
     instruction_fields,
 )
-from ..hw.load_writer import LoadKind, LoadTargets
+from ..hw.transfer_kinds import LoadKind, LoadTargets, RecordShape
 from ..hw.weight_form import FOUR_BITS
 from .c_interface import ACTIVITY, BUS_USE, EVENT, CField, CStruct, enumeration, fields, header
 from .dram import DramModel
@@ -60,8 +45,8 @@ FIELDS = tuple(
 
 def _numbers(config: CoreConfig, dram: DramModel) -> dict[str, int]:
     """The scalars of the struct, in their order."""
-    compute = gemm.Stages.of(config)
-    records = weight_records.RecordShape.of(config) if config.weight_group else None
+    compute = pipelines.GemmStages.of(config)
+    records = RecordShape.of(config) if config.weight_group else None
     return {
         "bus_bytes": config.bus_bytes,
         "instruction_bytes": config.instruction_bytes,
@@ -73,20 +58,20 @@ def _numbers(config: CoreConfig, dram: DramModel) -> dict[str, int]:
         "acc_banks": config.acc_banks,
         "out_bytes": config.out_bytes,
         "granule_bytes": config.granule_bytes,
-        "ledger_entries": engine.IN_FLIGHT,
-        "planner_cycles": transfer_plan.PLANNER_CYCLES,
-        "loads_in_flight": load.LOADS_IN_FLIGHT,
-        "stores_in_flight": store.STORES_IN_FLIGHT,
-        "entries_ahead": store.ENTRIES_AHEAD,
-        "buffer_beats": bursts.buffer_beats(config),  # of each load, and of the writes
-        "fetch_buffer_words": fetch.BUFFER_WORDS,
-        "burst_beats": bursts.longest_burst(config),
-        "fetch_burst_beats": fetch.burst_beats(config),
+        "ledger_entries": pipelines.IN_FLIGHT,
+        "planner_cycles": pipelines.PLANNER_CYCLES,
+        "loads_in_flight": pipelines.LOADS_IN_FLIGHT,
+        "stores_in_flight": pipelines.STORES_IN_FLIGHT,
+        "entries_ahead": pipelines.ENTRIES_AHEAD,
+        "buffer_beats": bus.buffer_beats(config),  # of each load, and of the writes
+        "fetch_buffer_words": bus.FETCH_BUFFER_WORDS,
+        "burst_beats": bus.longest_burst(config),
+        "fetch_burst_beats": bus.fetch_burst_beats(config),
         "gemm_read": compute.read,  # from a micro-op's issue
         "gemm_write": compute.write,
-        "gemm_forwards": gemm.FORWARDS,
-        "vector_slots": vector_results.slots_of(config),
-        "vector_result": vector_lanes.Stages.of(config).result + vector_results.QUEUE_CYCLES,
+        "gemm_forwards": pipelines.FORWARDS,
+        "vector_slots": pipelines.slots_of(config),
+        "vector_result": pipelines.VectorStages.of(config).result + pipelines.QUEUE_CYCLES,
         "latency": dram.latency,
         "bytes_per_cycle": dram.bytes_per_cycle,
         "jitter": dram.jitter,
@@ -94,7 +79,7 @@ def _numbers(config: CoreConfig, dram: DramModel) -> dict[str, int]:
         "record_entries": config.weight_record_entries if config.weight_group else 0,  # of 4-bit weights
         "record_head_words": records.head_words if records else 0,
         "record_entry_words": records.entry_words if records else 0,
-        "unpack_cycles": weight_records.UNPACK_CYCLES if records else 0,  # of what loadw writes
+        "unpack_cycles": pipelines.UNPACK_CYCLES if records else 0,  # of what loadw writes
         "outstanding": dram.outstanding,
         "reorder": dram.reorder,
     }
@@ -193,7 +178,7 @@ def interface_header() -> str:
         [
             "namespace weft {",
             enumeration("Engine", "unsigned", "k", Engine.__members__),
-            enumeration("ReadId", "unsigned", "kClient", ReadClient.__members__),
+            enumeration("ReadId", "unsigned", "kClient", bus.ReadClient.__members__),
             enumeration("Opcode", "uint8_t", "kOp", Opcode.__members__),
             enumeration("Field", "unsigned", "kField", {name: number for number, name in enumerate(FIELDS)}),
             enumeration("VectorOp", "uint8_t", "kOp", VectorOp.__members__),
@@ -202,15 +187,15 @@ def interface_header() -> str:
             enumeration("LoadKind", "unsigned", "kWrite", LoadKind.__members__),
             enumeration("Class", "uint8_t", "k", {name: each.value for name, each in CycleClass.__members__.items()}),
             f"constexpr unsigned kEngines = {len(Engine)};",
-            f"constexpr unsigned kReadClients = {len(ReadClient)};",
+            f"constexpr unsigned kReadClients = {len(bus.ReadClient)};",
             f"constexpr unsigned kClasses = {CLASSES};",
             f"constexpr unsigned kLevels = {LOOP_LEVELS};",
             f"constexpr unsigned kTapColumns = {TAP_COLUMNS};",
             f"constexpr uint32_t kFourBits = {FOUR_BITS};",
             f"constexpr uint32_t kBEntries[] = {{ {b_entries} }};  // by VectorOp",
             f"constexpr bool kAccumulates[] = {{ {accumulates} }};  // by VectorOp",
-            f"constexpr size_t kWritesOrdered = {interconnect.WRITES_ORDERED};  // by an arbiter",
-            f"constexpr size_t kWaitingReads = {shared_reads.WAITING};  // of a core, for the same reads of the others",
+            f"constexpr size_t kWritesOrdered = {bus.WRITES_ORDERED};  // by an arbiter",
+            f"constexpr size_t kWaitingReads = {bus.READS_WAITING};  // of a core, for the same reads of the others",
             f"constexpr unsigned kMostCores = {system_config.MOST_CORES};",
             "}  // namespace weft",
             *interface_lines(),

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from ..cache import cache_key, kept_file, loaded_library
-from .build import compiler_flags, compiler_version, run_compiler
+from .cpp_compiler import compiler_flags, compiler_version, run_compiler
 from .timing_interface import INTERFACE, interface_header
 
 SOURCE = "timing.cpp"

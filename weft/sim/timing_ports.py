@@ -13,8 +13,8 @@ import numpy.typing as npt
 from ..hw.config import PROGRAM_ALIGNMENT, CoreConfig
 from ..hw.cycle_class import CycleClass
 from ..hw.isa import Engine, Opcode
+from ..hw.pipelines import HANDOVER_CYCLES
 from ..hw.programs import disassemble
-from ..hw.relay import HANDOVER_CYCLES
 from ..hw.relay_plan import RelayPlan, mask_of
 from ..hw.system_config import SystemConfig
 from . import timing_interface

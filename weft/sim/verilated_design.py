@@ -16,17 +16,8 @@ from amaranth.hdl._mem import MemoryData, MemoryInstance
 from ..cache import cache_key, kept_file, loaded_library
 from ..hw.verilog import fold_repeats, run_yosys
 from ..shown import with_article
-from .build import (
-    VERILATOR_FLAGS,
-    Progress,
-    compile_library,
-    compiler_flags,
-    compiler_version,
-    require_tools,
-    signs_header,
-    verilate,
-    verilator_version,
-)
+from .build import VERILATOR_FLAGS, Progress, compile_library, require_tools, signs_header, verilate, verilator_version
+from .cpp_compiler import compiler_flags, compiler_version
 from .errors import BuildError
 from .waves import Waves
 

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..hw.config import LOOP_LEVELS, CoreConfig
-from ..hw.isa import Opcode, instruction_layout
+from ..hw.decode import field_places
+from ..hw.isa import Opcode
 from .errors import SimulationError
 
 MICRO_OPS_LIMIT = 1 << 26
@@ -28,9 +29,9 @@ def check_work(config: CoreConfig, code: npt.NDArray[np.uint8]) -> None:
     opcodes, engines = words[:, 0] & 7, words[:, 0] >> 3 & 7
 
     def field(opcode: Opcode, name: str) -> npt.NDArray[np.int64]:
-        place = instruction_layout(config, opcode)[name]
-        part = bits[:, place.offset : place.offset + place.width].astype(np.int64)
-        value: npt.NDArray[np.int64] = part @ (1 << np.arange(place.width, dtype=np.int64))
+        first, width = next(place[1:3] for place in field_places(config, opcode) if place[0] == name)
+        part = bits[:, first : first + width].astype(np.int64)
+        value: npt.NDArray[np.int64] = part @ (1 << np.arange(width, dtype=np.int64))
         return value
 
     # Python's own numbers: NumPy's are slow one by one.

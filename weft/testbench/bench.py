@@ -25,7 +25,7 @@ from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster
 
 from ..hw import memories
 from ..hw.assembly import format_instruction
-from ..hw.axi import Response
+from ..hw.bus import Response
 from ..hw.config import CoreConfig
 from ..hw.core import memory_parts, memory_paths
 from ..hw.isa import Fault, Instruction, encode_unchecked

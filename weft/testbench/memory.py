@@ -14,7 +14,7 @@ import numpy.typing as npt
 from cocotb.triggers import ClockCycles, Event
 from cocotbext.axi import AddressSpace, AxiBurstType, AxiSlaveRead, AxiSlaveWrite, Region
 
-from ..hw.axi import Response
+from ..hw.bus import Response
 from ..sim.dram import BusErrors
 
 

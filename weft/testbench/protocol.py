@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
-from ..hw.axi import PAGE_BYTES, Response
+from ..hw.bus import PAGE_BYTES, Response
 
 FIXED, INCR, WRAP = 0, 1, 2
 """AxBURST."""

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..cache import cache_key, kept_file, loaded_library
-from ..sim.build import compiler_flags, run_compiler
+from ..sim.cpp_compiler import compiler_flags, run_compiler
 from .field import Elements, fold, of_int
 
 SOURCE = "keyed.cpp"

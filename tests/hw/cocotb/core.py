@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.hw.engine import IN_FLIGHT
 from weft.hw.isa import (
     Engine,
     Finish,
@@ -19,6 +18,7 @@ from weft.hw.isa import (
     VectorOp,
     VectorTarget,
 )
+from weft.hw.pipelines import IN_FLIGHT
 from weft.sim.fuzz import random_case
 from weft.testbench.bench import Bench, core_test
 from weft.testbench.memory import Timing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.hw.axi import Response
+from weft.hw.bus import Response
 from weft.hw.isa import FETCH, Engine, Fault, Finish, Gemm, Load, Scratchpad, Sync, encode_unchecked, seal
 from weft.sim.dram import BusErrors
 from weft.testbench.bench import MEMORY_BYTES, PROGRAM, Bench, core_test

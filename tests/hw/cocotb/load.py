@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from weft.hw.axi import Response
+from weft.hw.bus import Response
 from weft.hw.config import CoreConfig
 from weft.hw.isa import (
     ENGINE_NAMES,

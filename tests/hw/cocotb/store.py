@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cocotb.triggers import ClockCycles
-from weft.hw.axi import Response
+from weft.hw.bus import Response
 from weft.hw.isa import Engine, Fault, Finish, Store
 from weft.sim.dram import BusErrors
 from weft.testbench.bench import MEMORY_BYTES, PROGRAM, Bench, core_test

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
-from weft.hw.axi import Response
+from weft.hw.bus import Response
 from weft.hw.config import CoreConfig
 from weft.hw.standalone.block_memory import BlockMemory
 

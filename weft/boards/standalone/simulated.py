@@ -20,16 +20,8 @@ from ...cache import cache_key, kept_file, loaded_library
 from ...hw.config import CoreConfig
 from ...hw.standalone.design import standalone_verilog
 from ...hw.standalone.settings import LEAST_DIVISOR, Standalone
-from ...sim.build import (
-    VERILATOR_FLAGS,
-    compile_library,
-    compiler_flags,
-    compiler_version,
-    require_tools,
-    signs_header,
-    verilate,
-    verilator_version,
-)
+from ...sim.build import VERILATOR_FLAGS, compile_library, require_tools, signs_header, verilate, verilator_version
+from ...sim.cpp_compiler import compiler_flags, compiler_version
 from .board import StandaloneBoard
 from .flow import CONFIG_FILE, MANIFEST, NETLIST
 from .netlist import cell_models, netlist_verilog

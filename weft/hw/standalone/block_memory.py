@@ -8,7 +8,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from ..axi import ID_BITS, MasterSignature, Response
+from ..axi import MasterSignature
+from ..bus import ID_BITS, Response
 from ..config import CoreConfig
 from ..layout_fifo import LayoutFifo
 

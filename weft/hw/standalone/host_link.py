@@ -9,7 +9,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..axi import REGISTER_ADDRESS_BITS, RegisterSlaveSignature, Response
+from ..axi import RegisterSlaveSignature
+from ..bus import REGISTER_ADDRESS_BITS, Response
 from .block_memory import WORD_BYTES, HostPortSignature
 from .protocol import CRC_START, CRC_TAPS, HEADER_BYTES, MAGIC, SPACE_SHIFT, WORDS, Answer, Command, LinkWord, Space
 

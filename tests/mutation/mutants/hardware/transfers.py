@@ -15,7 +15,7 @@ MUTANTS = (
         "(end - word[:log2])[:log2]", "(end - word[:log2] + 1)[:log2]",
     ),
     Mutant(
-        "burst-of-any-length", "hw/bursts.py", "field ignored",
+        "burst-of-any-length", "hw/bus.py", "field ignored",
         "min(config.burst_beats, PAGE_BYTES // config.bus_bytes)", "min(64, PAGE_BYTES // config.bus_bytes)",
     ),
     Mutant(
@@ -29,8 +29,8 @@ MUTANTS = (
     ),
     # Fetch
     Mutant(
-        "fetch-burst-of-any-length", "hw/fetch.py", "field ignored",
-        "return min(MOST_BURST_BEATS, longest_burst(config))", "return MOST_BURST_BEATS",
+        "fetch-burst-of-any-length", "hw/bus.py", "field ignored",
+        "return min(MOST_FETCH_BEATS, longest_burst(config))", "return MOST_FETCH_BEATS",
     ),
     Mutant(
         "fetch-one-byte-more", "hw/fetch.py", "off by one in an address",
@@ -149,7 +149,7 @@ MUTANTS = (
         "request.index + in_entries(work.entries)", "request.index + work.entries",
     ),
     Mutant(
-        "weights-record-without-head", "hw/transfer_plan.py", "address",
+        "weights-record-without-head", "hw/transfer_kinds.py", "address",
         "return reduce(add, (count << bit for bit in bits))", "return count << bits[-1]",
     ),
     # Reading

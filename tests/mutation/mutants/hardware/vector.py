@@ -184,7 +184,7 @@ MUTANTS = (
         "task.order.float32.eq(vector.float32)", "task.order.float32.eq(1)",
     ),
     Mutant(
-        "float32-with-the-slots-of-before", "hw/vector_results.py", "queue depth",
+        "float32-with-the-slots-of-before", "hw/pipelines.py", "queue depth",
         "return 32 if config.float32_rounding", "return 16 if config.float32_rounding",
     ),
     # Tables
