@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
@@ -41,6 +43,28 @@ def _compiled_anew(request: pytest.FixtureRequest) -> Iterator[None]:
         patch.setattr(kept_models, "_kernels_key", lambda: None)
     yield
     patch.undo()
+
+
+@pytest.fixture(autouse=True)
+def _built_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Most cores run some thousand cycles in one test: the optimiser would take longer than they do. The tiny one,
+    which many tests run, is compiled once for all. Long campaigns have all cores optimised."""
+    rtl: Any = sys.modules.get("weft.sim.rtl")
+    if rtl is None or request.node.get_closest_marker("long"):
+        yield
+        return
+    from weft.hw.config import TINY
+    from weft.sim.waves import Waves
+
+    build = rtl.build_library
+
+    def build_library(config: Any, *arguments: Any, **settings: Any) -> Any:
+        for_all = replace(config, name=TINY.name) == TINY and settings["waves"] is Waves.NONE
+        return build(config, *arguments, **{**settings, "quick": not for_all})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rtl, "build_library", build_library)
+        yield
 
 
 NEED_TORCH = (Path(__file__).parent / "pytorch", Path(__file__).parent / "compiler" / "frontends" / "torch")

@@ -7,7 +7,6 @@ import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,8 @@ from weft.explore.study import explore
 from weft.explore.validate import validate
 from weft.hw.config import PYNQ, TINY
 from weft.runtime.profile_system import profile_system
-from weft.sim import system_rtl
 from weft.sim.dram import DramModel
 from weft.sim.dram_kinds import parse_dram_kind
-from weft.sim.system_rtl import RtlSystem
 from weft.sim.system_timing import predict_system
 from weft.sim.timing import predict
 from weft.sim.timing_ports import TimedProgram
@@ -393,10 +390,7 @@ def test_the_page_has_systems(tmp_path: Path, networks: tuple[Network, Network])
     assert record["system"]["split"] == "pictures"
 
 
-def test_a_front_of_systems_is_validated_on_the_rtl(
-    monkeypatch: pytest.MonkeyPatch, networks: tuple[Network, Network]
-) -> None:
-    monkeypatch.setattr(system_rtl, "RtlSystem", partial(RtlSystem, quick=True))
+def test_a_front_of_systems_is_validated_on_the_rtl(networks: tuple[Network, Network]) -> None:
     space = space_of(system={"cores": 2}, memory={"banks": "ddr3-1066x16"})
     (check,) = validate([point_of(space)], networks[0], lambda _: None)
     assert check.good, check

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from weft.runtime.artifact import from_bytes, to_bytes
 from weft.runtime.errors import ArtifactError, CoreFaultError, DeviceError, InputError
 from weft.runtime.pipeline_module import PipelineModule
 from weft.runtime.profile_system import profile_system
-from weft.sim import system_rtl
 from weft.sim.dram import DramModel
 from weft.sim.result import FaultRecord, RunResult
 from weft.sim.system_fsim import FunctionalSystem
@@ -108,9 +106,8 @@ def test_stages_on_one_port_wait_for_each_other(model: weft.CompiledModel, items
 
 @pytest.mark.parametrize("ports", [(0, 1), (0, 0)], ids=["apart", "together"])
 def test_the_rtl_gives_the_same_bytes_and_cycles(
-    ports: tuple[int, int], model: weft.CompiledModel, items: list[Item], monkeypatch: pytest.MonkeyPatch
+    ports: tuple[int, int], model: weft.CompiledModel, items: list[Item]
 ) -> None:
-    monkeypatch.setattr(system_rtl, "RtlSystem", partial(system_rtl.RtlSystem, quick=True))
     modules = [loaded(model, replace(PAIR, ports=ports), device=device) for device in ("fsim", "rtl")]
     assert equal(*(module.run(items[:3]) for module in modules))
     cycles = [

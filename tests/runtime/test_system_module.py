@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from weft.hw.programs import disassemble
 from weft.runtime.errors import CoreFaultError, DeviceError, InputError
 from weft.runtime.system_device import SystemDevice
 from weft.runtime.system_module import constant_pages, in_part
-from weft.sim import system_rtl
 from weft.sim.dram import DramModel
 from weft.sim.result import FaultRecord, RunResult
 from weft.sim.system_fsim import FunctionalSystem
@@ -116,9 +114,7 @@ def test_the_rtl_gives_the_same_bytes_and_cycles(
     system: weft.SystemConfig,
     model: weft.CompiledModel,
     items: list[np.ndarray[Any, Any]],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(system_rtl, "RtlSystem", partial(system_rtl.RtlSystem, quick=True))
     memory = DramModel(latency=40, bytes_per_cycle=8)
     modules = [weft.load(model, device, system=system, dram=memory) for device in ("fsim", "rtl")]
     predicted, real = ([module.run(items), module] for module in modules)

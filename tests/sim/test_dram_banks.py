@@ -74,7 +74,7 @@ def crowded(kind: DramKind) -> npt.NDArray[np.void]:
 
 @pytest.fixture(scope="module")
 def rtl() -> RtlSimulator:
-    return RtlSimulator(TINY, MEMORY_BYTES, quick=True)
+    return RtlSimulator(TINY, MEMORY_BYTES)
 
 
 def test_the_rtl_takes_the_cycles_of_the_model_on_all_kinds(rtl: RtlSimulator) -> None:
@@ -107,7 +107,7 @@ def system_case(system: SystemConfig, seed: int) -> SystemCase:
 
 def test_the_rtl_of_a_system_takes_the_cycles_of_the_model() -> None:
     size = memory_bytes(3)
-    rtl, functional = RtlSystem(MIXED, size, quick=True), FunctionalSystem(MIXED, size)
+    rtl, functional = RtlSystem(MIXED, size), FunctionalSystem(MIXED, size)
     for seed in range(40):
         assert not compare_system(system_case(MIXED, seed), functional, rtl), f"seed {seed}; {STALE}"
 

@@ -40,11 +40,9 @@ def test_fsim_equals_rtl(case: Case, tiny_fsim: FunctionalSimulator, tiny_rtl: R
     assert compare(case, tiny_fsim, tiny_rtl).difference == ""
 
 
-def run_seeds(
-    config: CoreConfig, seeds: range, multipliers: Multipliers = Multipliers.PLAIN, *, quick: bool = False
-) -> None:
+def run_seeds(config: CoreConfig, seeds: range, multipliers: Multipliers = Multipliers.PLAIN) -> None:
     functional = FunctionalSimulator(config, MEMORY_BYTES)
-    rtl = RtlSimulator(config, MEMORY_BYTES, watchdog=5_000, quick=quick, multipliers=multipliers)
+    rtl = RtlSimulator(config, MEMORY_BYTES, watchdog=5_000, multipliers=multipliers)
     for seed in seeds:
         case = illegal_case(config, seeded(seed)) if seed % 4 == 3 else random_case(config, seeded(seed))
         assert compare(case, functional, rtl).difference == "", f"program {seed}\n{case}"
@@ -55,7 +53,7 @@ def test_fsim_equals_rtl_on_pynq():
 
 
 def test_fsim_equals_rtl_on_a_core_with_packed_multipliers_and_short_bursts():
-    run_seeds(SHORT_BURSTS, range(60), Multipliers.PACKED, quick=True)
+    run_seeds(SHORT_BURSTS, range(60), Multipliers.PACKED)
 
 
 def test_fsim_equals_rtl_on_a_core_with_tables():
@@ -77,7 +75,7 @@ def test_programs_for_a_core_that_rounds_in_float32_round_both_ways():
 
 
 def test_fsim_equals_rtl_on_a_core_with_4_bit_weights():
-    run_seeds(WEIGHTS, range(120), quick=True)
+    run_seeds(WEIGHTS, range(120))
 
 
 def test_programs_for_a_core_with_4_bit_weights_load_both_forms():

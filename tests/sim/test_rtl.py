@@ -180,7 +180,7 @@ def test_a_burst_longer_than_the_configuration_says_is_found(
     monkeypatch.setenv("WEFT_CACHE", str(shared_folder))  # nobody else must get this core
     monkeypatch.setattr(rtl, "_libraries", {})
     monkeypatch.setattr(build, "emit_verilog", emit_another)
-    core = RtlSimulator(replace(TINY, burst_beats=16), MEMORY_BYTES, quick=True)
+    core = RtlSimulator(replace(TINY, burst_beats=16), MEMORY_BYTES)
     message = f"the core broke the bus protocol: {channel} burst of 17 of at most 16 beats"
     with pytest.raises(SimulationError, match=message):
         run_text(core, text)

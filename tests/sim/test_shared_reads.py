@@ -37,7 +37,7 @@ MEMORY = DramModel(latency=20)
 
 @pytest.fixture(scope="module")
 def rtl() -> RtlSystem:
-    return RtlSystem(SHARING, memory_bytes(3), quick=True)
+    return RtlSystem(SHARING, memory_bytes(3))
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_only_pages_in_the_range_are_shared(rtl: RtlSystem) -> None:
 
 def test_a_core_that_faults_while_others_wait_holds_nobody_up() -> None:
     """Core 0 faults at an error of the memory: in its first read, or in the middle, its burst of weights waiting."""
-    rtl, functional = RtlSystem(SHARING, memory_bytes(3), quick=True), FunctionalSystem(SHARING, memory_bytes(3))
+    rtl, functional = RtlSystem(SHARING, memory_bytes(3)), FunctionalSystem(SHARING, memory_bytes(3))
     for seed in (2, 6, 14, 18):  # alike programs, most of their weights in one place
         case = random_system_case(SHARING, seed)
         own = case.programs()[0][1]
@@ -189,7 +189,7 @@ def test_an_error_of_a_shared_read_is_every_members(rtl: RtlSystem) -> None:
 
 
 def test_a_core_that_hangs_is_ended_by_its_watchdog_and_the_others_go_on() -> None:
-    rtl = RtlSystem(SHARING, memory_bytes(3), quick=True, watchdog=2000)
+    rtl = RtlSystem(SHARING, memory_bytes(3), watchdog=2000)
     work = WEIGHTS.format(offset=4096, columns=16) * 20
     run, _ = programs_of(rtl, [work + "finish", "sync gemm wait=load\nfinish", None])
     got = rtl.run(run, shared=ALL)

@@ -52,7 +52,7 @@ finish
 
 @pytest.fixture(scope="module")
 def rtl() -> RtlSystem:
-    return RtlSystem(MIXED, memory_bytes(3), quick=True)
+    return RtlSystem(MIXED, memory_bytes(3))
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_random_programs_on_all_cores_are_equal_to_the_byte_and_to_the_cycle(
 
 
 def test_random_programs_with_banks_and_faults_are_equal_too() -> None:
-    rtl, functional = RtlSystem(MIXED, memory_bytes(3), quick=True), FunctionalSystem(MIXED, memory_bytes(3))
+    rtl, functional = RtlSystem(MIXED, memory_bytes(3)), FunctionalSystem(MIXED, memory_bytes(3))
     for seed in range(1000, 1040):
         assert not compare_kind(MIXED, seed, functional, rtl), f"seed {seed}; {STALE}"
 
@@ -103,7 +103,7 @@ def test_random_systems(number: int) -> None:
     """Of one to eight cores, alike and unlike, on any ports, with shared reads or without: 63 programs each."""
     system = random_system(number)
     size = memory_bytes(len(system.cores))
-    rtl, functional = RtlSystem(system, size, quick=True), FunctionalSystem(system, size)
+    rtl, functional = RtlSystem(system, size), FunctionalSystem(system, size)
     for seed in range(63):
         assert not compare_kind(system, seed, functional, rtl), f"{system.to_json()} seed {seed}; {STALE}"
 
@@ -177,7 +177,7 @@ def test_each_core_has_its_registers_in_its_window_and_the_group_those_of_all(rt
 
 
 def test_a_fault_stops_its_core_alone_and_the_next_run_is_right() -> None:
-    rtl, functional = RtlSystem(MIXED, memory_bytes(3), quick=True), FunctionalSystem(MIXED, memory_bytes(3))
+    rtl, functional = RtlSystem(MIXED, memory_bytes(3)), FunctionalSystem(MIXED, memory_bytes(3))
     case = random_system_case(MIXED, 11)
     end = 2 * MEMORY_BYTES
     rtl.set_dram(replace(case.dram, errors=BusErrors(0, end)))  # core 0 cannot even fetch

@@ -67,7 +67,7 @@ def high_in(path: Path, name: str) -> list[int]:
 
 def simulate(path: Path, runs: int, first: int = 0, stop: int | None = None) -> list[RunResult]:
     """Run the program some times with a waveform."""
-    simulator = RtlSimulator(TINY, WINDOW, quick=True, waves=WaveRequest(path, first, stop))
+    simulator = RtlSimulator(TINY, WINDOW, waves=WaveRequest(path, first, stop))
     code = np.frombuffer(assemble(TINY, PROGRAM), np.uint8)
     simulator.dram[PLACE : PLACE + code.size] = code
     results = [simulator.run(PLACE, len(PROGRAM), trace=True) for _ in range(runs)]
