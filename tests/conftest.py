@@ -18,6 +18,9 @@ from hypothesis import Phase, settings
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# NumPy's matrices here are small. A second thread of its library waits in loops, which takes the time of other workers.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 # No deadline: one example may wait for the C++ compiler. A failure prints the line that repeats it.
 settings.register_profile("weft", deadline=None, print_blob=True)
 settings.load_profile("weft")
