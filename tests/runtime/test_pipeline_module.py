@@ -12,6 +12,7 @@ import weft
 from weft.compiler.model import CoreStep
 from weft.hw.config import PYNQ, TINY
 from weft.hw.isa import Fault
+from weft.hw.pipelines import HANDOVER_CYCLES
 from weft.runtime.artifact import from_bytes, to_bytes
 from weft.runtime.errors import ArtifactError, CoreFaultError, DeviceError, InputError
 from weft.runtime.pipeline_module import PipelineModule
@@ -117,6 +118,38 @@ def test_the_rtl_gives_the_same_bytes_and_cycles(
     assert cycles[0] == cycles[1]
 
 
+@pytest.mark.parametrize("device", ["fsim", "rtl"])
+def test_cores_that_start_each_other_give_the_same(device: str, model: weft.CompiledModel, items: list[Item]) -> None:
+    module = loaded(model, replace(PAIR, relay=True), device=device)
+    expected = loaded(model).run([*items, *items])
+    assert module.relays
+    assert equal(module.run([*items, *items]), expected)  # more than windows
+    assert module.relayed is not None
+    assert module.rounds == ()
+    first, second = module.stage_cycles()
+    assert module.interval == max(first, second) + HANDOVER_CYCLES
+    assert module.cycles == first + second + HANDOVER_CYCLES + 9 * module.interval
+    assert [use.items for use in module.use()] == [10, 10]
+    assert [use.waited for use in module.use()] == [0, 0]
+    whole = weft.load(model)
+    assert isinstance(whole, weft.LoadedModule)
+    whole.run(items[0])
+    assert [use.bytes_read for use in module.use()] == [10 * run.result.bytes_read for run in whole.runs]
+    assert [use.bytes_written for use in module.use()] == [10 * run.result.bytes_written for run in whole.runs]
+    assert equal(module.run(items[:1]), expected[:1])
+    assert module.interval == module.cycles
+
+
+def test_a_fault_ends_a_relay_and_the_next_run_is_right(model: weft.CompiledModel, items: list[Item]) -> None:
+    module = loaded(model, replace(PAIR, relay=True))
+    expected = module.run(items)
+    step = model.programs[1]
+    module.device.window(1)[step.program_offset :][: step.program.size] = 255
+    with pytest.raises(CoreFaultError, match="core 1: "):
+        module.run(items)
+    assert equal(module.run(items), expected)
+
+
 def test_a_stage_of_several_programs_with_the_host_between(tmp_path: Path) -> None:
     network = FloatModel((1, 3, 12, 12))
     first = network.op("Sin", network.op("Relu", network.conv("x", 3, 8)))
@@ -129,6 +162,7 @@ def test_a_stage_of_several_programs_with_the_host_between(tmp_path: Path) -> No
     whole = weft.load(compiled(tmp_path / "quantised.onnx", 1))
     assert isinstance(whole, weft.LoadedModule)
     module = loaded(model)
+    assert not loaded(model, replace(PAIR, relay=True)).relays
     assert equal(module.run(items), [whole.run(item) for item in items])
     assert [use.items for use in module.use()] == [4, 4]
     assert [use.cycles for use in module.use()] == [4 * cycles for cycles in module.stage_cycles()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,10 @@ import numpy.typing as npt
 
 from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.model import CompiledModel, CoreStep
+from ..hw.relay_plan import RelayPlan
 from ..hw.system_config import SystemConfig
 from ..sim.dram import DramModel
+from ..sim.relay_run import RelayResult
 from ..sim.system_run import CoreProgram, SystemResult
 from ..sim.timing import predict
 from .device import Progress, memory_of
@@ -26,9 +28,13 @@ from .inputs import check_kind, named_inputs
 from .module import HostRun, LoadHost
 from .run_lock import RunLock
 from .system_device import SystemDevice
-from .system_module import CoreUse, Inputs, check_cores, core_uses, total_cycles
+from .system_module import CoreUse, Inputs, check_cores, core_uses, relayed_use, total_cycles
 
 Array = npt.NDArray[Any]
+
+
+WINDOWS_A_CORE = 2
+"""Windows where cores start each other: while an item is in one of each core, the host has time to fill others."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +45,31 @@ class _Part:
     program: CoreStep
 
 
+def needs_no_host(model: CompiledModel) -> bool:
+    """Whether an item can go through all stages without the host: a stage is one program, and only the first one takes,
+    and the last one gives, what the host has to do with."""
+    programs = list(model.programs)
+    if [step.stage for step in programs] != list(range(model.stages)):
+        return False
+    places = [place for place, step in enumerate(model.steps) if isinstance(step, CoreStep)]
+    made: set[str] = set()
+    for step in programs[:-1]:
+        made |= set(step.outputs)
+    return (
+        places == list(range(places[0], places[0] + len(programs)))
+        and not made & model.wanted_on_host
+        and all(made.issuperset(step.inputs) for step in programs[1:])
+    )
+
+
 class PipelineModule:
     """A model in memory, ready to run as often as wanted, from any thread; one run at a time.
 
     In a round core ``i`` runs the programs of its stage for one item, and in the next round core ``i + 1`` has that
     item. A round takes as long as its longest stage. Cycles are those of programs: time of the host is not counted.
+
+    Where the cores of the system start each other, there are no rounds: the host starts once, and gives a window the
+    next item when the last core has left it (:func:`needs_no_host` says of which models).
     """
 
     def __init__(
@@ -59,9 +85,10 @@ class PipelineModule:
                               hint="give a system without shared_reads")  # fmt: skip
         self.model = model
         self.config = config
-        self.device = SystemDevice(config, kind, core.window_bytes, dram=dram or memory_of(model), progress=progress)
         self.rounds: tuple[tuple[SystemResult, ...], ...] = ()
         """Of the last run: of each round the programs that run at once, one after the other."""
+        self.relayed: RelayResult | None = None
+        """Of the last run, where the cores started each other."""
         self._core = core
         self._stages: list[list[_Part]] = [[] for _ in config.cores]
         host: list[HostRun] = []
@@ -73,6 +100,11 @@ class PipelineModule:
                 host.append(HostRun.of(step, load_host(step.program)))
         self._last = tuple(host)
         self._wanted = model.wanted_on_host
+        self.relays = config.relay and needs_no_host(model)
+        """Whether the cores start each other."""
+        self._windows = len(self._stages) * (WINDOWS_A_CORE if self.relays else 1)
+        self.device = SystemDevice(config, kind, core.window_bytes, dram=dram or memory_of(model), progress=progress,
+                                   windows=self._windows)  # fmt: skip
         self._lock = RunLock()
         self._closed = False
         self._write_model()
@@ -91,7 +123,10 @@ class PipelineModule:
             if self._closed:
                 raise DeviceError(f"{self.model.name!r} was closed", hint="load it again")
             try:
-                self.rounds = tuple(self._round(values, number) for number in rounds)
+                if self.relays:
+                    self.relayed = self._relay(values)
+                else:
+                    self.rounds = tuple(self._round(values, number) for number in rounds)
             except BaseException:
                 self._write_model()
                 raise
@@ -104,6 +139,26 @@ class PipelineModule:
             check_kind(tensor.name, value.shape, value.dtype, tensor.shape, numpy_dtype(tensor.dtype))
             named[tensor.name] = np.ascontiguousarray(value)
         return named
+
+    def _relay(self, values: list[dict[str, Array]]) -> RelayResult:
+        """All items, by one start of the host."""
+        (first,), windows = self._stages[0], min(self._windows, len(values))
+        for item in range(windows):
+            self._begun(first, values[item], item)
+
+        def served(item: int) -> None:
+            self._read(self._stages[-1][0].program, values[item], item)
+            for step in self._last:
+                step.run(values[item], {}, [])
+            if item + windows < len(values):
+                self._begun(first, values[item + windows], item + windows)
+
+        plan = RelayPlan.pipeline(len(self._stages), windows, self.device.pitch)
+        programs = [self._program(part, 0) for (part,) in self._stages]
+        done = self.device.relay(plan, programs, len(values), served)
+        for core, result in done.faults.items():
+            raise CoreFaultError(f"core {core}: {result.fault}", result)
+        return done
 
     def _round(self, values: list[dict[str, Array]], number: int) -> tuple[SystemResult, ...]:
         """Item ``number`` on core 0, the one before it on core 1, and so on."""
@@ -135,8 +190,11 @@ class PipelineModule:
             if name in values:
                 raw = np.ascontiguousarray(values[name]).reshape(-1).view(np.uint8)
                 window[slots[name].offset :][: raw.size] = raw
+        return self._program(part, item)
+
+    def _program(self, part: _Part, item: int) -> CoreProgram:
         count = part.program.program.size // self._core.config.instruction_bytes
-        start = item % len(self._stages) * self.device.pitch
+        start = item % self._windows * self.device.pitch
         return CoreProgram(offset=part.program.program_offset, count=count, window_start=start,
                            window_bytes=self._core.window_bytes)  # fmt: skip
 
@@ -150,11 +208,11 @@ class PipelineModule:
                 values[name] = raw.copy().view(slot.dtype).reshape(slot.shape)
 
     def _window(self, item: int) -> npt.NDArray[np.uint8]:
-        """Of an item; there are as many as stages, since no more items are under way."""
-        return self.device.window(item % len(self._stages))
+        """Of an item; no more items are under way than there are windows."""
+        return self.device.window(item % self._windows)
 
     def _write_model(self) -> None:
-        for number in range(len(self._stages)):
+        for number in range(self._windows):
             window = self.device.window(number)
             for constant in self._core.constants:
                 window[constant.offset :][: constant.data.size] = constant.data
@@ -169,11 +227,14 @@ class PipelineModule:
     @property
     def cycles(self) -> int:
         """Of the last run, from the first start to the last end, round after round; without time of the host."""
-        return total_cycles(self.results)
+        return total_cycles(self.results) if self.relayed is None else self.relayed.cycles or 0
 
     @property
     def interval(self) -> int:
-        """Cycles from one item to the next in the last run: of the longest round."""
+        """Cycles from one item to the next in the last run: of the longest round, or the longest between two ends."""
+        if self.relayed is not None:
+            ends = [span.stop for span in self.relayed.spans[-1]]
+            return max((after - before for before, after in pairwise(ends)), default=self.cycles)
         return max(map(total_cycles, self.rounds), default=0)
 
     def stage_cycles(self) -> tuple[int, ...]:
@@ -190,6 +251,8 @@ class PipelineModule:
 
     def use(self) -> tuple[CoreUse, ...]:
         """What each core did in the last run."""
+        if self.relayed is not None:
+            return tuple(map(relayed_use, self.relayed.spans, self.relayed.last, self.stage_cycles()))
         return core_uses(self.results, [len(parts) for parts in self._stages], self.stage_cycles())
 
     def close(self) -> None:

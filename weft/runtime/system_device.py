@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -20,8 +20,11 @@ from .device import Bytes, LocalDevice, Progress
 from .errors import DeviceError
 
 if TYPE_CHECKING:
+    from ..hw.relay_plan import RelayPlan
+    from ..sim.relay_run import Host, RelayResult
     from ..sim.system_fsim import FunctionalSystem
     from ..sim.system_rtl import RtlSystem
+    from ..sim.timing_ports import TimedProgram
 
 SYSTEM_DEVICES = ("fsim", "rtl")
 """What can run a system: the functional simulator with the timing model, or the Verilog of the system in Verilator."""
@@ -33,8 +36,9 @@ class SystemDevice:
 
     def __init__(
         self, config: SystemConfig, kind: str, window_bytes: int, *, shared: range = NOTHING,
-        dram: DramModel | None = None, progress: Progress | None = None,
+        dram: DramModel | None = None, progress: Progress | None = None, windows: int | None = None,
     ) -> None:  # fmt: skip
+        """``windows``: as many as cores, if nothing is said."""
         if kind not in SYSTEM_DEVICES:
             raise DeviceError(f"device {kind!r} runs no systems", hint=f"those that do: {', '.join(SYSTEM_DEVICES)}")
         self.config = config
@@ -45,7 +49,7 @@ class SystemDevice:
         """Bytes from one core's part of the memory to the next one's."""
         self.shared = shared
         """Bytes of core 0's part that all cores read. Where there are any, all have one window, the whole memory."""
-        self._memory_bytes = self.pitch * len(config.cores)
+        self._memory_bytes = self.pitch * (len(config.cores) if windows is None else windows)
         if shared and self._memory_bytes > 1 << REACH_BITS:
             raise DeviceError(f"{len(config.cores)} cores that share reads need one window of {self._memory_bytes:,} "
                               f"bytes, but loads and stores reach no further than {1 << REACH_BITS:,}",
@@ -68,9 +72,9 @@ class SystemDevice:
 
         return FunctionalSystem(self.config, memory_bytes, check_races=False)
 
-    def window(self, core: int) -> Bytes:
-        """A core's part; writing to the array writes to the memory."""
-        return self._simulator.dram[core * self.pitch :][: self.window_bytes]
+    def window(self, number: int) -> Bytes:
+        """A window, of a core the one of its number; writing to the array writes to the memory."""
+        return self._simulator.dram[number * self.pitch :][: self.window_bytes]
 
     def begin(self, count: int) -> None:
         """The first ``count`` cores will run, a thread each, and wait for each other at each program."""
@@ -105,22 +109,38 @@ class SystemDevice:
     def _timed(self, done: SystemResult, programs: Sequence[CoreProgram | None]) -> SystemResult:
         with IMPORTS:
             from ..sim.system_timing import predict_system
-            from ..sim.timing_ports import TimedProgram
 
-        timed_programs: list[TimedProgram | None] = []
-        for program, config in zip(programs, self.config.cores, strict=True):
-            if program is None:
-                timed_programs.append(None)
-                continue
-            first = program.window_start + program.offset
-            code = self._simulator.dram[first : first + program.count * config.instruction_bytes].copy()
-            timed_programs.append(TimedProgram(code=code, offset=program.offset, window_start=program.window_start))
+        timed_programs = [
+            None if program is None else self._timed_program(core, program) for core, program in enumerate(programs)
+        ]
         timed = predict_system(self.config, timed_programs, self.dram, shared=self.shared)
         cores = tuple(
             when and what and replace(when, tokens_left=what.tokens_left)
             for when, what in zip(timed.cores, done.cores, strict=True)
         )
         return replace(timed, cores=cores)
+
+    def _timed_program(self, core: int, program: CoreProgram) -> TimedProgram:
+        with IMPORTS:
+            from ..sim.timing_ports import TimedProgram
+
+        first = program.window_start + program.offset
+        size = program.count * self.config.cores[core].instruction_bytes
+        code = self._simulator.dram[first : first + size].copy()
+        return TimedProgram(code=code, offset=program.offset, window_start=program.window_start)
+
+    def relay(self, plan: RelayPlan, programs: Sequence[CoreProgram], runs: int, host: Host) -> RelayResult:
+        """``runs`` runs of a program on each core, which start each other; ``host`` is called once all cores have ended
+        a run. Where time is the timing model's, the host takes none."""
+        if self.kind == "rtl":
+            return cast("RtlSystem", self._simulator).relay(plan, programs, runs, host=host)
+        with IMPORTS:
+            from ..sim.relay_fsim import run_relay
+            from ..sim.relay_timing import predict_relay
+
+        timed = [self._timed_program(core, program) for core, program in enumerate(programs)]
+        done = run_relay(cast("FunctionalSystem", self._simulator), plan, programs, runs, host)
+        return done if done.faults else predict_relay(self.config, plan, timed, runs, self.dram)
 
 
 class CoreOfSystem(LocalDevice):

@@ -17,6 +17,7 @@ from ..hw.programs import assemble, disassemble, moved
 from ..hw.system_config import SystemConfig
 from ..imports import IMPORTS
 from ..sim.dram import DramModel
+from ..sim.result import RunResult
 from ..sim.system_run import NOTHING, SystemResult
 from ..sim.timing import predict
 from .device import Progress, memory_of
@@ -65,6 +66,18 @@ def core_uses(results: Sequence[SystemResult], programs: Sequence[int], alone: S
             )
         )
     return tuple(uses)
+
+
+def relayed_use(spans: Sequence[range], last: RunResult | None, alone: int) -> CoreUse:
+    """What a core did in runs that others started: of all its runs, the last one's bytes."""
+    runs = len(spans)
+    return CoreUse(
+        items=runs,
+        cycles=sum(map(len, spans)),
+        alone=runs * alone,
+        bytes_read=runs * last.bytes_read if last else 0,
+        bytes_written=runs * last.bytes_written if last else 0,
+    )
 
 
 def total_cycles(results: Sequence[SystemResult]) -> int:

@@ -107,7 +107,7 @@ class RtlSystem(RtlMachine):
         if host is not None:
             writes += _served(plan, runs, 0)
             for number in range(runs):
-                outcome = self._wait(writes, starts, (), 1 << len(cores), cycle_limit)
+                outcome = self._wait(writes, starts, (harness.Access * 0)(), 1 << len(cores), cycle_limit)
                 writes, starts = [], []
                 status = RelayStatus(self.read_register(RelayRegister.RELAY_STATUS))
                 if outcome != Outcome.FINISHED or RelayStatus.HALTED in status:
@@ -183,11 +183,11 @@ class RtlSystem(RtlMachine):
         return tuple(results), tuple(begun)
 
     def _wait(
-        self, writes: list[tuple[int, int]], starts: list[harness.Start], reads: Sequence[harness.Access],
+        self, writes: list[tuple[int, int]], starts: list[harness.Start], reads: ctypes.Array[harness.Access],
         interrupts: int, cycle_limit: int,
     ) -> int:  # fmt: skip
-        """Writes and starts, whose cycles are filled in; then until all of ``interrupts`` are high; then ``reads``, an
-        array of ctypes, whose values are filled in. With neither writes nor starts, what runs goes on. The outcome."""
+        """Writes and starts, whose cycles are filled in; then until all of ``interrupts`` are high; then ``reads``,
+        whose values are filled in. With neither writes nor starts, what runs goes on. The outcome."""
         before = (harness.Access * len(writes))(*(harness.Access(*write) for write in writes))
         first = (harness.Start * len(starts))(*starts)
         request = harness.Run(
@@ -195,7 +195,7 @@ class RtlSystem(RtlMachine):
             before_count=len(before),
             starts=ctypes.addressof(first),
             starts_count=len(first),
-            reads=ctypes.addressof(reads) if reads else None,
+            reads=ctypes.addressof(reads),
             reads_count=len(reads),
             status_address=Register.STATUS,
             status_busy=Status.BUS_BUSY,

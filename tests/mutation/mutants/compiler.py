@@ -537,7 +537,7 @@ MUTANTS = (
     ),
     Mutant(
         "plan-windows-overlap", "runtime/system_device.py", "overlap",
-        "self._simulator.dram[core * self.pitch :]", "self._simulator.dram[core * self.pitch // 2 :]", PLAN,
+        "self._simulator.dram[number * self.pitch :]", "self._simulator.dram[number * self.pitch // 2 :]", PLAN,
     ),
     Mutant(
         "plan-profile-in-one-part", "runtime/profile_system.py", "wrong address",
