@@ -145,6 +145,7 @@ def test_a_model_that_was_compiled_before_needs_no_compiler(
     own, others = imported(COMMAND, command, str(DIGITS), *options)
     assert not unused & set(own), own
     assert not {"onnx", "amaranth"} & set(others)
+    assert command == "run" or "llvmlite" not in others
 
 
 def test_a_compilation_imports_what_it_needs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,7 +178,7 @@ def _surroundings() -> tuple[Any, ...]:
     """All that a compilation follows from beside what it is given: this package, what is installed beside it (the names
     of these folders hold versions), Python, and the processor."""
     with IMPORTS:
-        from .compiler.targets.cpu.processor import host_target
+        from .compiler.targets.cpu.processor import host_described
 
     package = COMPILER.parent
     tops = [(path.name, path.read_bytes()) for path in sorted(package.glob("*.py"))]
@@ -189,7 +189,7 @@ def _surroundings() -> tuple[Any, ...]:
             installed |= {name for name in os.listdir(folder or ".") if name.endswith((".dist-info", ".egg-info"))}
         except OSError:
             continue
-    return tops, parts, installed, sys.version, host_target()
+    return tops, parts, installed, sys.version, host_described()
 
 
 def _digest(content: bytes) -> str:

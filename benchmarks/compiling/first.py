@@ -172,7 +172,8 @@ def mistakes(rounds: int) -> list[Record]:
 
 
 def again(rounds: int) -> list[Record]:
-    """Commands that are given a model that they had before."""
+    """Commands that are given a model that they had before, modules compiled to bytecode as for :func:`mistakes`."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder) / "cache"
         commands = {

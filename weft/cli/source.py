@@ -10,7 +10,6 @@ from ..compiler.model import CompiledModel, OpenModel
 from ..compiler.targets.errors import CompileError
 from ..files import is_exported_program
 from ..kept_models import Wish, compile_kept
-from ..runtime.artifact import load as load_artifact
 from .output import parse_shapes
 from .target_options import Chosen, refuse_options
 
@@ -38,7 +37,9 @@ def opened_artifact(source: Path, chosen: Chosen, **arguments: object) -> Compil
     if flags:
         listed = " and ".join([", ".join(flags[:-1]), flags[-1]] if flags[1:] else flags)
         raise CompileError(f"{listed} {'are' if flags[1:] else 'is'} for models: {why}")
-    return load_artifact(source)
+    from ..runtime.artifact import load
+
+    return load(source)
 
 
 def given_model(

@@ -25,13 +25,13 @@ Shape = Annotated[tuple[Size, ...], Field(max_length=64)]
 class Record(BaseModel):
     """Nothing but the named fields, each of its type."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, defer_build=True)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def _part(kind: type[Any]) -> type[Any]:
     """What a record has many of: as strict, and a quarter of the memory, which Python hardly gives back."""
-    return dataclass(kind, config=ConfigDict(extra="forbid"), frozen=True, slots=True, kw_only=True)
+    return dataclass(kind, config=ConfigDict(extra="forbid", defer_build=True), frozen=True, slots=True, kw_only=True)
 
 
 @_part

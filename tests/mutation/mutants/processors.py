@@ -13,6 +13,19 @@ COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 
 MUTANTS = (
     Mutant(
+        "described-without-features", "compiler/targets/cpu/processor.py", "part of a key left out",
+        '"CPU revision", *FEATURES_TOLD}', '"CPU revision"}', ("tests/compiler/targets/cpu/test_processor.py",),
+    ),
+    Mutant(
+        "described-as-not-pretended", "compiler/targets/cpu/processor.py", "part of a key left out",
+        "return os.environ.get(PRETENDED), os", "return None, os", ("tests/compiler/targets/cpu/test_processor.py",),
+    ),
+    Mutant(
+        "sources-without-names", "compiler/targets/sources.py", "part of a key left out",
+        'f"{path[len(str(folder)) :]}\\n".encode() + file.read()', "file.read()",
+        ("tests/compiler/targets/test_sources.py",),
+    ),
+    Mutant(
         "reshape-taken-by-some-readers", "compiler/targets/loops/placement.py", "check ignored",
         "kept and bool(readers) and all(", "kept and bool(readers) and any(",
         ("tests/compiler/targets/loops/test_placement.py",),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from weft.compiler.targets.cpu import processor
 from weft.compiler.targets.cpu.attention import CpuAttention
 from weft.compiler.targets.cpu.processor import (
     HOST,
@@ -12,6 +15,7 @@ from weft.compiler.targets.cpu.processor import (
     Core,
     Processor,
     executable_here,
+    host_described,
     host_target,
     named_target,
     recorded_processor,
@@ -81,3 +85,35 @@ def test_what_a_program_records_is_the_processor_again(pretended: str, monkeypat
 def test_what_is_no_processor_is_refused(text: str) -> None:
     with pytest.raises(CompileError, match="there is no processor"):
         recorded_processor(text)
+
+
+ACCOUNT = """processor	: 0
+vendor_id	: GenuineIntel
+model		: 143
+cpu MHz		: 2100.000
+flags		: fpu avx2 avx512f
+
+processor	: 1
+flags		: fpu
+"""
+
+
+def test_a_processor_is_described_without_llvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def described(text: str) -> object:
+        (tmp_path / "cpuinfo").write_text(text)
+        return host_described(tmp_path / "cpuinfo")
+
+    monkeypatch.setattr(processor, "_llvm", lambda: pytest.fail("LLVM was asked"))
+    first = described(ACCOUNT)
+    assert described(ACCOUNT.replace("2100", "3700").replace("flags\t\t: fpu\n", "")) == first
+    for other in (ACCOUNT.replace(" avx512f", ""), ACCOUNT.replace("143", "144"), ACCOUNT.replace("Intel", "Other")):
+        assert described(other) != first
+    monkeypatch.setenv(PRETENDED, "x86-64-v3")
+    assert described(ACCOUNT) != first
+
+
+@pytest.mark.parametrize("text", [None, "", "processor: 0\nmodel name: one\n"])
+def test_llvm_is_asked_where_the_system_does_not_tell_features(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "cpuinfo").write_text(text)
+    assert host_described(tmp_path / "cpuinfo") == host_target()

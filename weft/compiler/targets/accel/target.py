@@ -10,7 +10,7 @@ from ....hw.config import NAMED, CoreConfig, load_config
 from ....hw.dram_rate import DramRate, parse_dram_rate
 from ....imports import IMPORTS
 from ...model import CompiledModel, HostCode, HostProgram
-from ..cpu.processor import PROCESSORS, named_target
+from ..cpu.processor import PROCESSORS, check_named
 from ..cpu.target import Cpu, CpuOptions, check_threads
 from ..errors import CompileError
 from ..target import INTEGERS, PLAIN_JOB, Dump, Job, option, scope_of
@@ -61,7 +61,7 @@ class AccelOptions:
         if self.hiding not in list(LatencyHiding):
             raise CompileError(f"hiding is {self.hiding!r}, but must be one of {', '.join(LatencyHiding)}")
         check_threads(self.threads)
-        named_target(self.processor)
+        check_named(self.processor)
         scope_of(self.integers)
 
     @property

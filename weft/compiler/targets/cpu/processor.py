@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import llvmlite.binding as llvm
-
+from ....imports import IMPORTS
 from ..errors import CompileError
 from ..loops.fusion_limits import FusionLimits
 
@@ -172,6 +172,14 @@ PROCESSORS = {
 """Triple, LLVM's name and features of each processor that may be named; a fourth item for kernels with floats."""
 
 
+FEATURES_TOLD = ("flags", "Features")
+"""Lines of Linux's account of a processor that list its features, on x86 and on ARM."""
+
+TOLD = {"vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "CPU implementer",
+        "CPU architecture", "CPU variant", "CPU part", "CPU revision", *FEATURES_TOLD}  # fmt: skip
+"""Lines that tell processors apart; others change while it runs, such as its clock."""
+
+
 def host_target() -> Processor:
     """The processor that this program runs on, or what `PRETENDED` takes it for. CompileError if it cannot execute
     that."""
@@ -183,12 +191,33 @@ def host_target() -> Processor:
     if missing:
         raise CompileError(f"this machine cannot execute code for {pretended!r}: it has no {', '.join(missing)}",
                            at=PRETENDED, hint=f"choose {', '.join(executable_here())}, or unset it")  # fmt: skip
-    return replace(target, triple=llvm.get_process_triple())
+    return replace(target, triple=_llvm().get_process_triple())
+
+
+def _llvm() -> Any:
+    """LLVM knows the processor. It takes long to import, and who loads what was compiled before need not ask it."""
+    with IMPORTS:
+        import llvmlite.binding as llvm
+
+    return llvm
+
+
+def host_described(account: Path = Path("/proc/cpuinfo")) -> object:
+    """What stands for `host_target` in keys, without LLVM where the system's ``account`` says all that LLVM goes by."""
+    try:
+        first = account.read_text().partition("\n\n")[0]
+    except OSError:
+        return host_target()
+    lines = (line.partition(":") for line in first.splitlines())
+    told = {name.strip(): value.strip() for name, _, value in lines if name.strip() in TOLD}
+    if not any(name in told for name in FEATURES_TOLD):
+        return host_target()
+    return os.environ.get(PRETENDED), os.uname().machine, told
 
 
 def _host() -> Processor:
-    features = llvm.get_host_cpu_features()
-    return _described(llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten())
+    features = _llvm().get_host_cpu_features()
+    return _described(_llvm().get_process_triple(), _llvm().get_host_cpu_name(), features.flatten())
 
 
 def named_target(name: str) -> Processor:
@@ -198,6 +227,12 @@ def named_target(name: str) -> Processor:
     if name not in PROCESSORS:
         raise CompileError(f"there is no processor {name!r}", hint=f"choose host, {', '.join(PROCESSORS)}")
     return _described(*PROCESSORS[name])
+
+
+def check_named(name: str) -> None:
+    """The CompileError of `named_target`, if there is one; LLVM is not asked for the processor of this machine."""
+    if name != HOST or os.environ.get(PRETENDED, HOST) != HOST:
+        named_target(name)
 
 
 def recorded_processor(text: str) -> tuple[str, Processor]:
@@ -218,10 +253,10 @@ def recorded_processor(text: str) -> tuple[str, Processor]:
 
 def missing_here(target: Processor) -> list[str]:
     """What this machine lacks to execute code for a processor: its architecture, or features."""
-    here = llvm.get_process_triple().split("-")[0]
+    here = _llvm().get_process_triple().split("-")[0]
     if target.triple.split("-")[0] != here:
         return [f"processor of {target.triple.split('-')[0]}"]
-    present = llvm.get_host_cpu_features()
+    present = _llvm().get_host_cpu_features()
     wanted = (word[1:] for word in target.features.split(",") if word.startswith("+"))
     return [word for word in wanted if not present.get(word, False)]
 

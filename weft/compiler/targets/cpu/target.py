@@ -10,7 +10,7 @@ from ....imports import IMPORTS
 from ...model import CompiledModel, HostCode, HostProgram
 from ..errors import CompileError
 from ..target import INTEGERS, PLAIN_JOB, Job, option, scope_of
-from .processor import PROCESSORS, named_target
+from .processor import PROCESSORS, check_named, named_target
 
 if TYPE_CHECKING:  # loading a model takes no compiler
     from ...graph.ir import Module
@@ -42,7 +42,7 @@ class CpuOptions:
             raise CompileError(f"unknown: {self.activations!r}", at="option 'activations'",
                                hint=f"known: {', '.join(ACTIVATIONS)}")  # fmt: skip
         check_threads(self.threads)
-        named_target(self.processor)
+        check_named(self.processor)
         scope_of(self.integers)
 
 
