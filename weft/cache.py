@@ -177,6 +177,12 @@ def kept_file(kind: str, key: str, make: Callable[[Path], None], *, root: Path |
     return path
 
 
+def kept_path(kind: str, key: str, *, root: Path | None = None) -> Path | None:
+    """The file that :func:`kept_file` has kept under a key; ``None`` if there is none."""
+    path = _place(kind, key, root)
+    return path if _read(path) is not None else None
+
+
 def loaded_library(find: Callable[[], Path]) -> ctypes.CDLL:
     """The shared library whose file ``find`` gives; it is asked once more if that is deleted before it is loaded."""
     try:

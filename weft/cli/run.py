@@ -48,6 +48,7 @@ from .output import (
 )
 from .source import given_model, is_artifact, opened_artifact
 from .target_options import Chosen, options_of, with_target_options
+from .trained import OptimiseOption, begin_optimising, check_optimising
 from .waves import FromOption, ToOption, WavesOption, finished_waves, wave_request, write_waves
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ def run(
     waves: WavesOption = None,
     first: FromOption = 0,
     stop: ToOption = None,
+    optimise_simulator: OptimiseOption = False,
     latency: Annotated[
         int | None, typer.Option(min=1, help="Latency of the simulated DRAM, in cycles. Default: --dram's.")
     ] = None,
@@ -162,6 +164,7 @@ def run(
         what = "--record keeps programs" if record is not None else "--trace draws cycles"
         raise DeviceError(f"{what} of a core, but target {target!r} makes none", hint="leave out --target")
     check_device(device, None if is_artifact(source) else target or DEFAULT_TARGET)
+    check_optimising(wanted=optimise_simulator, device=device, alone=system is None and request is None)
     if inputs is not None:
         arrays_in(inputs)  # a file that is none is told before the model is compiled
     if system is not None:
@@ -196,6 +199,8 @@ def run(
         timed = module.model.core is not None and module.device.has_time
         if trace is not None and not (timed and module.device.has_trace):
             raise _no_trace(module)
+        if optimise_simulator:
+            begin_optimising(module.model.config if module.model.core is not None else None)
         status.update("running")
         seconds = None if module.model.core is not None else best_seconds(module, values)
         try:

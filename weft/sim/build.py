@@ -18,7 +18,7 @@ from importlib import metadata, resources
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..cache import cache_key, kept, kept_file
+from ..cache import cache_key, kept, kept_file, kept_path
 from ..hw.bus import ID_BITS, port_id_bits
 from ..hw.config import CoreConfig
 from ..hw.core import memory_paths
@@ -57,6 +57,9 @@ SMALL_BYTES = 65_536
 ATTEMPTS = 5
 SIGNS = "signs.h"
 """A header beside this file that is included before each file of a model."""
+TRAINED = ".trained"
+"""Ends the key of a library that was compiled again after it had counted what it does; before it, that of the first."""
+
 LIBRARY_KEY = re.compile(rb"[0-9a-f]{32}")
 
 
@@ -85,7 +88,8 @@ def build_library(
 ) -> tuple[Path, BuildTimes]:
     """The shared library of a core or a system, and what building it took: nothing if it is in the cache
     (``cache_root``, the user's by default). ``quick``: compiled without optimisation, for few cycles.
-    ``waves``: what can write such waveforms. :class:`BuildError` says what is missing."""
+    ``waves``: what can write such waveforms. Where one was trained (:mod:`.training`), it is that one.
+    :class:`BuildError` says what is missing."""
     report = progress or (lambda message: None)
     times = BuildTimes()
 
@@ -125,7 +129,8 @@ def build_library(
     # The sources of the hardware stand for the Verilog, which takes seconds to write.
     source_key = cache_key(source_digest(), unnamed, multipliers, compiler_flags(), compiler_version(), quick, waves)
     key = kept("rtl", f"{source_key}.key", library_key, accept=_is_key, root=cache_root)
-    return library(key.decode()), times
+    trained = kept_path("rtl", f"{key.decode()}{TRAINED}", root=cache_root)
+    return trained or library(key.decode()), times
 
 
 def _unnamed(config: CoreConfig | SystemConfig) -> CoreConfig | SystemConfig:
@@ -234,17 +239,17 @@ def _in_one_piece(name: str, sources: Sequence[Path]) -> Path:
 
 def compile_library(
     sources: list[Path], library: Path, cache_root: Path | None = None, *, quick: bool = False,
-    waves: Waves = Waves.NONE,
+    waves: Waves = Waves.NONE, own_flags: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Compile C++ files, as many at a time as there are cores, and link them with Verilator's runtime. ``quick``: in
-    one piece, without optimisation."""
+    one piece, without optimisation. ``own_flags``: of these files alone, not of the runtime's."""
     flags = compiler_flags() if waves is Waves.NONE else (*compiler_flags(), *waves.defines)
     include = ["-I", str(sources[0].parent), *_runtime_include(), "-include", SIGNS]
     (sources[0].parent / SIGNS).write_text(signs_header())
 
     def compile_one(source: Path, level: str) -> str:
         target = source.with_suffix(".o")
-        run_compiler([*flags, level, *include, "-c", str(source), "-o", str(target)])
+        run_compiler([*flags, *own_flags, level, *include, "-c", str(source), "-o", str(target)])
         return str(target)
 
     pieces = [(_in_one_piece("whole", sources), "-O0")] if quick else in_pieces(sources, LEVEL)
@@ -255,7 +260,7 @@ def compile_library(
         ]
         objects = list(pool.map(lambda piece: compile_one(*piece), pieces))
         objects += [str(job.result()) for job in runtime]
-    run_compiler(["-shared", "-o", str(library), *objects, "-pthread", *waves.libraries])
+    run_compiler(["-shared", "-o", str(library), *objects, "-pthread", *own_flags, *waves.libraries])
 
 
 def own_runtime_object(source: str, flags: Sequence[str], root: Path | None, folder: Path) -> Path:

@@ -110,7 +110,8 @@ class RtlSimulator(RtlMachine):
     step) and then comes from the user's cache folder. ``build_times`` tells what this object had to build. ``quick``
     builds in a third of the time what then runs at a tenth of the speed: for many cores with few cycles each.
     ``multipliers``: the form of the array, of which the plain one is the fastest here. ``waves``: a waveform of the
-    runs, written by another build, which is slower; :meth:`close_waves` finishes it.
+    runs, written by another build, which is slower; :meth:`close_waves` finishes it. ``library``: the file of a build
+    that is not in the cache.
     """
 
     def __init__(
@@ -124,11 +125,15 @@ class RtlSimulator(RtlMachine):
         quick: bool = False,
         multipliers: Multipliers = Multipliers.PLAIN,
         waves: WaveRequest | None = None,
+        library: Path | None = None,
     ) -> None:
         self.config = config
         self.watchdog = watchdog
         kind = Waves.NONE if waves is None else waves.format
-        built = simulator_library(config, multipliers, quick, progress, kind)
+        if library is None:
+            built = simulator_library(config, multipliers, quick, progress, kind)
+        else:
+            built = opened_library(lambda: library), BuildTimes()
         super().__init__(config, *built, memory_bytes, dram)
         self._waves = waves
         if waves is not None:
@@ -364,6 +369,11 @@ def simulator_library(
         path, times = build_library(config, multipliers, progress=progress, quick=quick, waves=waves)
         return path
 
+    return _libraries.setdefault(key, opened_library(find)), times
+
+
+def opened_library(find: Callable[[], Path]) -> ctypes.CDLL:
+    """The simulator whose file ``find`` gives, with the types of its functions."""
     library = loaded_library(find)
     library.weft_new.restype = ctypes.c_void_p
     library.weft_memory.restype = ctypes.c_void_p
@@ -375,7 +385,7 @@ def simulator_library(
     library.weft_spans.restype = ctypes.c_uint64
     for name, arguments in _ARGUMENTS.items():
         getattr(library, f"weft_{name}").argtypes = arguments
-    return _libraries.setdefault(key, library), times
+    return library
 
 
 _ARGUMENTS: dict[str, list[type]] = {
