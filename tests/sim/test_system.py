@@ -50,6 +50,18 @@ finish
 """
 
 
+TWO_COPIES = """
+load load scratchpad=acc index=0 offset=2048 rows=1 columns=8 stride=8 send=vector
+loop vector level=0 extent=8 dst_stride=1 a_stride=1
+vector vector op=add b_immediate=1 levels=1 dst=0 a=0 b=1 target=out wait=load send=store
+store store index=0 offset=2500 rows=1 columns=8 stride=8 wait=vector
+loop vector level=0 extent=64 dst_stride=0 a_stride=0
+vector vector op=add b_immediate=1 levels=1 dst=0 a=0 b=1 target=out send=store
+store store index=0 offset=2600 rows=1 columns=8 stride=8 wait=vector
+finish
+"""
+
+
 @pytest.fixture(scope="module")
 def rtl() -> RtlSystem:
     return RtlSystem(MIXED, memory_bytes(3))
@@ -134,6 +146,30 @@ def test_turns_begin_anew_where_nothing_is_under_way(rtl: RtlSystem) -> None:
         ]
         model = predict_system(MIXED, [*timed, None], memory)
         assert [core and core.cycles for core in got.cores] == [core and core.cycles for core in model.cores], start
+
+
+def test_turns_of_writes_begin_anew_too(rtl: RtlSystem) -> None:
+    """Core 0 writes twice. In one of these runs core 1, which starts later and later, writes in the cycle in which core
+    0 writes again, with nothing of its first write under way: core 0 goes first, though it was the last."""
+    memory = DramModel(latency=1)
+    rtl.set_dram(memory)
+    _, once, _ = copies(rtl, [(2048, 2200), (2048, 2300), (2048, 2400)], 1 << 14)
+    assert once is not None
+    code = assemble(TINY, parse(TWO_COPIES))
+    rtl.dram[: len(code)] = code
+    twice = replace(once, offset=0, count=len(code) // TINY.instruction_bytes)
+    for start in range(40, 90):
+        got = rtl.run([twice, replace(once, start=start), None])
+        timed = [
+            TimedProgram(code=code, offset=0, start=got.starts[0]),
+            TimedProgram(
+                code=rtl.dram[once.offset :][: once.count * NARROW.instruction_bytes].copy(), offset=once.offset,
+                start=got.starts[1],
+            ),
+        ]  # fmt: skip
+        model = predict_system(MIXED, [*timed, None], memory)
+        cycles = [core and core.cycles for core in got.cores]
+        assert cycles == [core and core.cycles for core in model.cores], start
 
 
 def test_what_the_model_skips_does_not_matter() -> None:
