@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from weft.compiler.targets.accel.cost.tile_costs import tilings
@@ -42,6 +44,15 @@ def test_one_operation_for_each_entry_does_not_wait_for_stores(size: tuple[int, 
     problem = Problem(TINY, kernel, 2, rate=RATE)
     outer, groups, height, width = problem.output
     assert cycles(kernel, problem) <= 2.2 * outer * groups * height * width + 2 * RATE.latency
+
+
+def test_tiles_leave_results_as_many_places_as_stores_are_late() -> None:
+    kernel = lower_function(Case("requantise", TINY, channels=24, size=(1, 400)).function())
+    problem = Problem(TINY, kernel, 2, rate=RATE)
+    best = tilings(problem)[0]
+    wide = replace(best, columns=20)  # three places in place of four
+    took = [program_cycles(TINY, RATE, *kernel_program(kernel, TINY, RATE, each)) for each in (best, wide)]
+    assert took[0] < 0.95 * took[1]
 
 
 def test_a_product_is_written_over_its_operands_which_lie_in_different_banks() -> None:
