@@ -132,6 +132,22 @@ def test_gradients_of_networks(name: str, module: Callable[[], nn.Module], shape
         torch.testing.assert_close(one.grad, two.grad, rtol=1e-3, atol=1e-4, msg=lambda m, part=part: f"{part}: {m}")
 
 
+@pytest.mark.parametrize(("name", "function", "shape"), [
+    ("key and value", lambda x, y: functional.scaled_dot_product_attention(x, y, y), (1, 2, 4, 8)),
+    ("query, key and value", lambda x, y: functional.scaled_dot_product_attention(x, x, x) * y, (1, 2, 4, 8)),
+    ("picture and weights", lambda x, y: functional.conv2d(x, x, padding=1) * y[:, :, :3, :3], (3, 3, 3, 3)),
+])  # fmt: skip
+def test_one_value_in_two_places_has_the_gradient_of_each(
+    name: str, function: Callable[..., torch.Tensor], shape: tuple[int, ...]
+) -> None:
+    x, y = torch.randn(shape, requires_grad=True), torch.randn(shape, requires_grad=True)
+    found = []
+    for run in (function, torch.compile(function, backend=backend.weft, options={"fallback": False})):
+        found.append(torch.autograd.grad(run(x, y).pow(2).sum(), (x, y)))
+    for wanted, made in zip(*found, strict=True):
+        torch.testing.assert_close(made, wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_inputs_that_lie_in_another_order_and_are_written_to() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         x.mul_(2)
