@@ -66,15 +66,21 @@ def keywords() -> Module:
     return from_onnx(quantised(model, batches, form))
 
 
+@pytest.fixture(scope="module")
+def unnamed(keywords: Module) -> CompiledModel:
+    """For the usual memory."""
+    model = weft.compile(keywords, PYNQ, cache=False)
+    assert isinstance(model, CompiledModel)
+    return model
+
+
 @pytest.mark.parametrize("memory", ["4", "8,400", "8,1000"])
-def test_naming_a_memory_never_costs(keywords: Module, memory: str, tmp_path: Path) -> None:
+def test_naming_a_memory_never_costs(keywords: Module, unnamed: CompiledModel, memory: str, tmp_path: Path) -> None:
     """Of this network, schedules that are chosen for these memories are slower there than those for the usual one. What
     is dumped is of the program that was chosen."""
-    unnamed = weft.compile(keywords, PYNQ, cache=False)
     named = weft.compile(keywords, PYNQ, dram=memory, cache=False, dump=tmp_path)
     rate = parse_dram_rate(memory)
     assert isinstance(named, CompiledModel)
-    assert isinstance(unnamed, CompiledModel)
     assert cycles(named, rate) <= cycles(unnamed, rate)
     assert memory_of(named) == DramModel(latency=rate.latency, bytes_per_cycle=rate.bytes_per_cycle)
     dumped = {path.name.removesuffix(".loops.txt") for path in tmp_path.glob("*.loops.txt")}
