@@ -46,7 +46,7 @@ def test_one_module_from_four_threads_gives_the_serial_results(digits: CompiledM
     assert len(set(serial)) > IMAGES // 2  # results of others would be noticed
 
     def work(number: int) -> None:
-        for turn in range(50):
+        for turn in range(12):
             place = (turn * 3 + number) % IMAGES
             assert only(module.run(inputs[place])) == serial[place]
 
@@ -82,7 +82,7 @@ def test_cpu_modules_from_four_threads_give_the_serial_results() -> None:
     serial = [only(module.run(image)) for image in inputs]
 
     def work(number: int) -> None:
-        for turn in range(50):
+        for turn in range(200):
             place = (turn * 3 + number) % IMAGES
             assert only(module.run(inputs[place])) == serial[place]
 
