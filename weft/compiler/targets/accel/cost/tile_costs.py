@@ -381,7 +381,8 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
             # A scratchpad takes an entry a cycle.
             exposed += lost_to_latency(problem, places, np.maximum(cycles, buffer.entries), work) * buffer.loads
     if is_alone(problem):
-        exposed += cycles_waiting(problem, buffers, used[str(Memory.ACC)], vector, _epilogues(tiling) * tiles)
+        times = _epilogues(tiling) * tiles
+        exposed += cycles_waiting(problem, buffers, used[str(Memory.ACC)], vector, traffic, times)
     if not problem.beside:
         in_chunks = 1 if problem.is_matrix else chunks  # which are loaded while the vector engine works on others
         exposed += np.where((tiling.threads == 1) | (tiles == 1), vector / (tiles * in_chunks), 0.0)
