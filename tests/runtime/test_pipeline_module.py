@@ -131,6 +131,13 @@ def test_cores_that_start_each_other_give_the_same(device: str, model: weft.Comp
     assert module.cycles == first + second + HANDOVER_CYCLES + 9 * module.interval
     assert [use.items for use in module.use()] == [10, 10]
     assert [use.waited for use in module.use()] == [0, 0]
+    assert loaded(model).waits() == ()
+    waits, spans = module.waits(), module.relayed.spans
+    for core, own in enumerate(spans):
+        assert sum(waits[core].values()) + sum(map(len, own)) == own[-1].stop
+    quick = int(second < first)
+    assert waits[quick][1 - quick] > 0
+    assert waits[1][0] >= first  # until the first item came
     whole = weft.load(model)
     assert isinstance(whole, weft.LoadedModule)
     whole.run(items[0])

@@ -19,7 +19,8 @@ from weft.sim.errors import SharedBytesError, SimulationError
 from weft.sim.fuzz_relay import compare_relay, random_relay_case, relay_memory_bytes
 from weft.sim.relay_fsim import run_relay
 from weft.sim.relay_run import RelayResult
-from weft.sim.relay_timing import predict_relay
+from weft.sim.relay_timing import predict_relay, spans_of
+from weft.sim.relay_waits import relay_waits
 from weft.sim.system_fsim import FunctionalSystem
 from weft.sim.system_rtl import RtlSystem
 from weft.sim.system_run import CoreProgram
@@ -229,3 +230,18 @@ def test_what_cannot_be_relayed_is_refused(rtl: RtlSystem, functional: Functiona
         predict_relay(RELAY, plan, timed, 1, DramModel(jitter=3))
     with pytest.raises(SimulationError, match="is not inside the memory"):
         rtl.relay(replace(plan, pitch=1 << 20), programs, 2)
+
+
+def test_who_waited_for_whom() -> None:
+    """A pipeline of three, by hand: 10, 30 and 20 cycles, two windows."""
+    plan = RelayPlan.pipeline(3, 2, PAGE_BYTES)
+    spans = spans_of(plan, (10, 30, 20), 3)
+    assert spans == (
+        (range(10), range(30, 40), range(120, 130)),
+        (range(30, 60), range(80, 110), range(150, 180)),
+        (range(80, 100), range(130, 150), range(200, 220)),
+    )
+    first, second, third = relay_waits(plan, spans)
+    assert first == {0: 40, 2: 60}  # room in the window of the first item, which core 2 leaves at 100
+    assert second == {1: 60, 0: 10 + 20}
+    assert third == {2: 60, 1: 60 + 10 + 30}

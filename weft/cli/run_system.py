@@ -51,6 +51,8 @@ def run_on_system(
     rows = [tuple(_cell(value) for value in record.values()) for record in core_records(module)]
     out.print(table(f"{module.model.name} on {module.config.name}", COLUMNS, rows))
     out.print(_throughput(module, len(items)))
+    if isinstance(module, PipelineModule) and (waits := _waits(module)):
+        out.print(waits)
     kind = "item" if isinstance(module, PipelineModule) else "core"
     for core in cores:
         for name, value in results[core].items():
@@ -68,6 +70,16 @@ def _throughput(module: SystemModule | PipelineModule, items: int) -> str:
                 f"{times:.2f} x the throughput of one core")  # fmt: skip
     times = items * module.alone() / module.cycles
     return f"{items} items in {module.cycles:,} cycles: {times:.2f} x the throughput of one core"
+
+
+def _waits(module: PipelineModule) -> str:
+    """A line for each core that waited for others."""
+    lines = []
+    for core, waits in enumerate(module.waits()):
+        others = [f"{cycles:,} for core {other}" for other, cycles in sorted(waits.items()) if other != core and cycles]
+        if others:
+            lines.append(f"core {core} waited {', '.join(others)}; its starts took {waits.get(core, 0):,} cycles")
+    return "\n".join(lines)
 
 
 def core_records(module: SystemModule | PipelineModule) -> list[dict[str, int | float]]:
@@ -95,7 +107,7 @@ def system_record(module: SystemModule | PipelineModule, results: list[dict[str,
         "device": module.device.kind,
         "cycles": module.cycles,
         "cycles_alone": module.alone(),
-        **({"interval": module.interval} if isinstance(module, PipelineModule) else {}),
+        **({"interval": module.interval, "waits": module.waits()} if isinstance(module, PipelineModule) else {}),
         "cores": core_records(module),
         "results": [{name: value.tolist() for name, value in each.items()} for each in results],
     }

@@ -20,6 +20,7 @@ from ..hw.relay_plan import RelayPlan
 from ..hw.system_config import SystemConfig
 from ..sim.dram import DramModel
 from ..sim.relay_run import RelayResult
+from ..sim.relay_waits import relay_waits
 from ..sim.system_run import CoreProgram, SystemResult
 from ..sim.timing import predict
 from .device import Progress, memory_of
@@ -153,9 +154,8 @@ class PipelineModule:
             if item + windows < len(values):
                 self._begun(first, values[item + windows], item + windows)
 
-        plan = RelayPlan.pipeline(len(self._stages), windows, self.device.pitch)
         programs = [self._program(part, 0) for (part,) in self._stages]
-        done = self.device.relay(plan, programs, len(values), served)
+        done = self.device.relay(self._plan(len(values)), programs, len(values), served)
         for core, result in done.faults.items():
             raise CoreFaultError(f"core {core}: {result.fault}", result)
         return done
@@ -248,6 +248,16 @@ class PipelineModule:
     def alone(self) -> int:
         """Cycles of all stages of one item, one after the other, on cores that have their memory alone."""
         return sum(self.stage_cycles())
+
+    def waits(self) -> tuple[dict[int, int], ...]:
+        """In the last run, of each core the cycles without an item, by the core whose end it waited for; its own
+        number stands for what starts take. Empty where the host starts rounds."""
+        if self.relayed is None:
+            return ()
+        return tuple(map(dict, relay_waits(self._plan(len(self.relayed.spans[0])), self.relayed.spans)))
+
+    def _plan(self, items: int) -> RelayPlan:
+        return RelayPlan.pipeline(len(self._stages), min(self._windows, items), self.device.pitch)
 
     def use(self) -> tuple[CoreUse, ...]:
         """What each core did in the last run."""
