@@ -148,6 +148,23 @@ def test_one_value_in_two_places_has_the_gradient_of_each(
         torch.testing.assert_close(made, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("function", [
+    torch.det,
+    lambda x: torch.linalg.solve(x, x[:, :2] * 2),
+    lambda x: functional.embedding_bag(torch.tensor([1, 2, 3, 0]), x, torch.tensor([0, 2, 2]), mode="max"),
+])  # fmt: skip
+def test_pytorch_runs_operators_whose_gradient_reads_results_that_rules_leave_out(
+    function: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    x = (torch.randn(4, 4) + 4 * torch.eye(4)).requires_grad_()
+    found = []
+    for run in (function, torch.compile(function, backend=backend.weft)):
+        found.extend(torch.autograd.grad((run(x * 2) * 3).sum(), x))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-5)
+    with pytest.raises(Exception, match="results that only a gradient reads are not computed"):
+        torch.compile(lambda x: function(x), backend=backend.weft, options={"fallback": False})(x * 2)
+
+
 def test_inputs_that_lie_in_another_order_and_are_written_to() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         x.mul_(2)

@@ -14,7 +14,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 from torch.utils import _pytree as pytree
 
-from ..compiler.frontends.torch.reader import CREATED, HIGHER_ORDER, NUMBERS, is_known
+from ..compiler.frontends.torch.reader import CREATED, HIGHER_ORDER, NUMBERS, is_known, leaves_out
 from ..compiler.frontends.torch.tensors import DTYPES
 
 
@@ -42,7 +42,7 @@ class _Read(OperatorSupportBase):  # type: ignore[misc]
 def _is_read(node: Node) -> bool:
     if node.target is operator.getitem:
         return isinstance(node.args[0], Node) and _is_read(node.args[0])
-    if not isinstance(node.target, torch._ops.OperatorBase) or not is_known(str(node.target)):
+    if not isinstance(node.target, torch._ops.OperatorBase) or not is_known(str(node.target)) or leaves_out(node):
         return False  # also arithmetic of sizes, and operators that call graphs
     around: list[Any] = [node.meta.get("val"), *(each.meta.get("val") for each in node.all_input_nodes)]
     tensors = [each for each in pytree.tree_leaves(around) if isinstance(each, torch.Tensor)]

@@ -210,7 +210,7 @@ def _index_reduce(
     return site.reshape(_scatter_reduce(site, x, axis, places, source, reduce, include_self=include_self), site.shape)
 
 
-@rule("_embedding_bag_forward_only.default", "_embedding_bag.default")
+@rule("_embedding_bag_forward_only.default", "_embedding_bag.default", without=(1, 2, 3))
 def _embedding_bag(
     site: Site, table: Expr, indices: Expr, offsets: Expr, scale_grad_by_freq: bool = False, mode: int = 0,
     sparse: bool = False, per_sample_weights: Expr | None = None, include_last_offset: bool = False,

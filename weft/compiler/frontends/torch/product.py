@@ -120,7 +120,7 @@ def _inv(site: Site, x: Expr, *, check_errors: bool = False) -> tuple[Expr, Expr
     return _inverse(site, x), Constant(np.zeros(x.shape[:-2], np.int32))
 
 
-@rule("_linalg_solve_ex.default")
+@rule("_linalg_solve_ex.default", without=(1, 2))
 def _solve(site: Site, a: Expr, b: Expr, *, left: bool = True, check_errors: bool = False) -> tuple[Expr | None, ...]:
     is_vector = len(b.shape) == 1 or (len(b.shape) == len(a.shape) - 1 and b.shape == a.shape[:-1])
     column = site.reshape(b, (*b.shape, 1)) if is_vector else b
@@ -129,6 +129,6 @@ def _solve(site: Site, a: Expr, b: Expr, *, left: bool = True, check_errors: boo
     return site.reshape(found, site.shape), None, None, Constant(np.zeros(a.shape[:-2], np.int32))
 
 
-@rule("_linalg_det.default")
+@rule("_linalg_det.default", without=(1, 2))
 def _det(site: Site, x: Expr) -> tuple[Expr | None, ...]:
     return site.call("nn.determinant", x), None, None

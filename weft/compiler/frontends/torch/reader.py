@@ -20,7 +20,7 @@ from ..errors import ModelError
 from ..onnx import reader as onnx_reader
 from ..onnx.loop import looped
 from . import backward, index, move, norm, pointwise, product, quantised, reduce, window
-from .site import REFUSED, RULES, Site
+from .site import NOT_COMPUTED, REFUSED, RULES, Site
 from .tensors import DTYPES, array_of, dtype_name
 from .values import BY_VALUES
 
@@ -76,6 +76,12 @@ def is_known(target: str) -> bool:
     return target in RULES or target in CREATED or target in IGNORED
 
 
+def leaves_out(node: Node) -> bool:
+    """Whether a result is read that the rule does not compute."""
+    missing = NOT_COMPUTED.get(str(node.target), frozenset())
+    return any(user.target is operator.getitem and user.args[1] in missing and user.users for user in node.users)
+
+
 def where_in_source(node: Node) -> str:
     """The user's line that a node comes from, or nothing."""
     trace = str(node.meta.get("stack_trace") or "").strip().splitlines()
@@ -109,7 +115,9 @@ def refuse_unknown(graph_module: GraphModule, *, by_values: bool = True) -> None
             target = str(node.target)
             if node.op != "call_function" or not isinstance(node.target, torch._ops.OperatorBase):
                 continue
-            if is_known(target) or target in HIGHER_ORDER or isinstance(node.meta.get("val"), NUMBERS):
+            if is_known(target) and not leaves_out(node):
+                continue
+            if target in HIGHER_ORDER or isinstance(node.meta.get("val"), NUMBERS):
                 continue
             if (not by_values and target in BY_VALUES) or _is_a_check(node):
                 continue
@@ -121,7 +129,8 @@ def refuse_unknown(graph_module: GraphModule, *, by_values: bool = True) -> None
         return
     lines = []
     for target, count in unknown.most_common():
-        why = f": {REFUSED[target]}" if target in REFUSED else ""
+        reason = REFUSED.get(target, "results that only a gradient reads are not computed" if is_known(target) else "")
+        why = f": {reason}" if reason else ""
         at = f" at {', '.join(places[target][:3])}" if places[target] else ""
         lines.append(f"{target} ({count} time{'s' if count > 1 else ''}{at}){why}")
     raise ModelError(

@@ -23,18 +23,24 @@ Rule = Callable[..., Result]
 RULES: dict[str, Rule] = {}
 """By the full name of an operator's overload, such as ``aten.add.Tensor``."""
 
+NOT_COMPUTED: dict[str, frozenset[int]] = {}
+"""The results that a rule leaves out, by the operator's full name: what only a gradient of PyTorch's reads."""
+
 REFUSED: dict[str, str] = {}
 """Operators that no graph of fixed sizes has a form for, with the reason."""
 
 F = TypeVar("F", bound=Rule)
 
 
-def rule(*names: str) -> Callable[[F], F]:
-    """Decorator: the function is the rule of the ATen overloads ``names``."""
+def rule(*names: str, without: Sequence[int] = ()) -> Callable[[F], F]:
+    """Decorator: the function is the rule of the ATen overloads ``names``, and leaves out the results ``without``."""
 
     def add(function: F) -> F:
         for name in names:
-            RULES[name if name.count(".") == 2 else f"aten.{name}"] = function
+            full = name if name.count(".") == 2 else f"aten.{name}"
+            RULES[full] = function
+            if without:
+                NOT_COMPUTED[full] = frozenset(without)
         return function
 
     return add
