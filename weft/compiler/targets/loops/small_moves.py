@@ -89,7 +89,7 @@ def _joined_in_parts(
     root = members[0]
     if root.tensor_type.size > MOST_NUMBERS or (is_move(root) and len(members) > 1):
         return []
-    every = np.arange(root.tensor_type.size)
+    every = np.arange(root.tensor_type.size, dtype=np.int32)  # `MOST_NUMBERS` at most
     read = [(arg, every) for arg in dict.fromkeys(arg for member in members for arg in member.args)]
     if is_move(root):
         moved = _moved(root)
@@ -120,7 +120,8 @@ def _moved(move: Call) -> Array | None:
         return None
     known = [each.value for each in others if isinstance(each, Constant)]
     try:
-        moved = apply(move, [np.arange(x.tensor_type.size).reshape(x.shape), *known]).ravel()
+        numbers = np.arange(x.tensor_type.size, dtype=np.int32)
+        moved = apply(move, [numbers.reshape(x.shape), *known]).ravel()
     except (GraphError, ValueError, TypeError, OverflowError):
         return None
     return moved if 0 <= moved.min(initial=0) <= moved.max(initial=0) < x.tensor_type.size else None
