@@ -11,6 +11,7 @@ AT_ONCE = ("tests/compiler/targets/accel/test_check_at_once.py",)
 STREAM = ("tests/compiler/targets/accel/stream/test_constants.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 PLAN = ("tests/runtime/test_system_module.py", "tests/runtime/test_profile_system.py")
+FLOATS = ("tests/compiler/passes/test_floats_unasked.py",)
 
 MUTANTS = (
     # Tables of the core
@@ -46,6 +47,19 @@ MUTANTS = (
         "table-cut-by-channels", "compiler/targets/accel/link/depthwise_split.py", "case left out",
         "            case Constant() if node in tables:\n                values[node] = node\n", "",
         CORE_TABLES,
+    ),
+    Mutant(
+        "floats-of-all", "compiler/passes/legalise.py", "work for nobody",
+        "self.unasked[id(node)] = partial(self._real_on_host, node, described)",
+        "self.floats[id(node)] = self._real_on_host(node, described)", FLOATS,
+    ),
+    Mutant(
+        "floats-in-any-order", "compiler/passes/legalise.py", "order",
+        "sorted(asked, key=self.order.__getitem__)", "asked", FLOATS,
+    ),
+    Mutant(
+        "floats-by-recursion", "compiler/passes/legalise.py", "recursion",
+        "below += each.children", "below += ()", FLOATS,
     ),
     Mutant(
         "table-of-what-the-host-makes", "compiler/passes/legalise.py", "check ignored",

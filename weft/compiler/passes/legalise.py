@@ -7,6 +7,9 @@ Unused expressions are never part of the result, so all three are built eagerly.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from ..graph import (
@@ -82,6 +85,7 @@ class _Legaliser:
         self.described: dict[int, IntegerForm] = {}
         self.integers: dict[int, Expr] = {}
         self.floats: dict[int, Expr] = {}
+        self.unasked: dict[int, Callable[[], Expr]] = {}  # makes `floats` of calls: most have readers of integers alone
         self.tables: set[int] = set()
         self.functions: set[int] = set()
         whole_factors = float32 and any(map(rounds_in_float32, nodes))
@@ -122,10 +126,23 @@ class _Legaliser:
 
     def _as_given(self, node: Expr, reason: str) -> Expr:
         """A value as the source has it; ``reason``: why the host needs it so."""
-        if id(node) in self.floats:
-            return self.floats[id(node)]
+        if id(node) in self.floats or id(node) in self.unasked:
+            return self._float(node)
         value = self.integers[id(node)]
         return self._host("to_unsigned", (value,), {}, reason, node.span) if node.dtype == "uint8" else value
+
+    def _float(self, node: Expr) -> Expr:
+        """A value in floating point, made now if nobody has asked for it before, after those that it is made of."""
+        asked: dict[int, Expr] = {}
+        below = [node]
+        while below:
+            each = below.pop()
+            if id(each) in self.unasked and id(each) not in asked:
+                asked[id(each)] = each
+                below += each.children
+        for key in sorted(asked, key=self.order.__getitem__):
+            self.floats[key] = self.unasked.pop(key)()
+        return self.floats[id(node)]
 
     # 8-bit values
 
@@ -196,6 +213,8 @@ class _Legaliser:
             if not isinstance(result, Refusal):
                 return result
             reason = result.reason
+            for each in [*self.unasked]:  # what reads it has read it for the reason of before
+                self.floats[each] = self.unasked.pop(each)()
             self.floats[id(source)] = self._float_on_host(source, reason)
         if self.core and known and isinstance(described, Refusal):
             function = quantised_function(node, self.described, self.order, core_tables=self.core_tables)
@@ -205,7 +224,7 @@ class _Legaliser:
         if table is not None:
             self.tables.add(id(node))
             return table
-        return self._quantise_on_host(node, self.floats[id(source)], reason)
+        return self._quantise_on_host(node, self._float(source), reason)
 
     def _on_core(self, node: Call, described: IntegerForm) -> Expr | None:
         """A function of one of the core's 8-bit values as a table of the core, where that is less work than what
@@ -240,7 +259,7 @@ class _Legaliser:
 
     def _quantise_on_host(self, node: Call, source: Expr, reason: str) -> Expr:
         scale, zero_point = node.args[1:]
-        args = (source, self.floats[id(scale)], self._signed(zero_point))
+        args = (source, self._float(scale), self._signed(zero_point))
         return self._host("quantise", args, dict(node.attrs), reason, node.span)
 
     # Loops, whose values are all floats or wide integers (`scans.unroll_quantised_loops`)
@@ -253,7 +272,7 @@ class _Legaliser:
                 given = tuple(self._as_given(arg, f"{op} works on uint8") for arg in args)
                 self.floats[id(node)] = host_call(op, given, loop.attrs, _LOOP, node.span, result=node.index)
             case TupleGet():
-                self.floats[id(node)] = TupleGet(self.floats[id(node.value)], node.index, node.span)
+                self.floats[id(node)] = TupleGet(self._float(node.value), node.index, node.span)
 
     # Real values
 
@@ -262,13 +281,17 @@ class _Legaliser:
         self.described[id(node)] = described
         match node:
             case Call(args=(q, scale, zero_point)) if role_of(node) is Role.DEQUANTISE and id(q) in self.integers:
-                self.floats[id(node)] = self._dequantise_on_host(node, self.integers[id(q)], scale, zero_point)
+                given = self.integers[id(q)]
+                self.unasked[id(node)] = partial(self._dequantise_on_host, node, given, scale, zero_point)
             case Call():
-                reason = described.reason if isinstance(described, Refusal) else "its result is used as float32"
-                sums = self._sums(node, described) if self.core else None
-                self.floats[id(node)] = self._float_on_host(node, reason) if sums is None else sums
+                self.unasked[id(node)] = partial(self._real_on_host, node, described)
             case _:
                 self.floats[id(node)] = node
+
+    def _real_on_host(self, node: Call, described: IntegerForm) -> Expr:
+        sums = self._sums(node, described) if self.core else None
+        reason = described.reason if isinstance(described, Refusal) else "its result is used as float32"
+        return self._float_on_host(node, reason) if sums is None else sums
 
     def _sums(self, node: Call, described: IntegerForm) -> Expr | None:
         """The value of a product as the core hands it to the host; None for other operators."""
@@ -279,7 +302,7 @@ class _Legaliser:
 
     def _dequantise_on_host(self, node: Call, q: Expr, scale: Expr, zero_point: Expr) -> Expr:
         reason = "converts integers to float32 for what follows"
-        args = (q, self.floats[id(scale)], self._signed(zero_point))
+        args = (q, self._float(scale), self._signed(zero_point))
         return self._host("dequantise", args, dict(node.attrs), reason, node.span)
 
 
