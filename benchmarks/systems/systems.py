@@ -3,7 +3,9 @@
 Each network runs once on every core of a system at once, an item on each, and the throughput is compared with that of
 one core. "shared": all cores on one port behind an arbiter, so that they have the bandwidth of one; "shared reads": the
 same, with one read of weights for all; "own": a port of the same rate for each core, so that n cores have n times the
-bandwidth. "stages": ports of their own, and a stage of the network on each core, one item after the other.
+bandwidth. "stages": ports of their own, and a stage of the network on each core, one item after the other; "relay": the
+same for a batch of items where the cores start each other, and "rounds" where the host starts each round, --interrupt
+microseconds after the end of the one before.
 
     python benchmarks/systems/systems.py                            # timing model, images of 224x224
     python benchmarks/systems/systems.py --rtl --size 64 --cores 2  # also in Verilator: bytes and cycles must be equal
@@ -24,17 +26,21 @@ from pathlib import Path
 import numpy as np
 import weft
 from weft.compiler.model import CompiledModel
+from weft.hw.bus import PAGE_BYTES
 from weft.hw.config import PYNQ, CoreConfig
 from weft.hw.interconnect import Arbiter
+from weft.hw.relay_plan import RelayPlan
 from weft.hw.synthesis import Target, synthesise_verilog
 from weft.hw.system_config import SystemConfig
 from weft.hw.verilog import TOP, emit_component
 from weft.runtime.artifact import load as load_artifact
 from weft.runtime.inputs import read_inputs
+from weft.runtime.pipeline_module import WINDOWS_A_CORE
 from weft.runtime.profile_system import timed_rounds
 from weft.sim import system_rtl
 from weft.sim.dram import DramModel
 from weft.sim.fuzz_system import compare_kind, memory_bytes, random_system
+from weft.sim.relay_timing import spans_of
 from weft.sim.system_fsim import FunctionalSystem
 from weft.sim.system_rtl import RtlSystem
 from weft.sim.system_timing import predict_system
@@ -133,8 +139,11 @@ def wanted(network: str, core: str, ports: str, count: int, size: int) -> float 
     return TARGETS.get((network, ports, count)) if core == "16x16" and size == 224 else None
 
 
-def measure_stages(network: str, core: str, cycles_alone: int, counts: list[int], compile_for: Stages) -> Iterator[Row]:
-    """The network in stages, one on each core with a port of its own: a round, which brings an item."""
+def measure_stages(
+    network: str, core: str, cycles_alone: int, counts: list[int], compile_for: Stages, batch: int, host: int
+) -> Iterator[Row]:
+    """The network in stages, one on each core with a port of its own: a round, which brings an item, and a batch with
+    the host's time, in cycles."""
     for count in counts:
         model = compile_for(count) if count > 1 else None
         if model is None:
@@ -145,6 +154,22 @@ def measure_stages(network: str, core: str, cycles_alone: int, counts: list[int]
         print(f"{network}, {count} stages: {', '.join(f'{each:,}' for each in cycles)} cycles", file=sys.stderr)
         target = wanted(network, core, "stages", count, model.inputs[0].shape[-1])
         yield Row(network, core, "stages", count, max(cycles), 1, cycles_alone, target)
+        rounds, relayed = batch_cycles(cycles, batch, host)
+        yield Row(network, core, "rounds", count, rounds, batch, cycles_alone, None)
+        yield Row(network, core, "relay", count, relayed, batch, cycles_alone, None)
+
+
+def batch_cycles(cycles: list[int], items: int, host: int) -> tuple[int, int]:
+    """Of so many items through stages that take ``cycles``: where the host starts each round and takes so long between
+    two, and where it starts once and the cores start each other, with windows that the host fills beside them."""
+    stages = len(cycles)
+    rounds = sum(
+        max(cycles[stage] for stage in range(stages) if 0 <= number - stage < items)
+        for number in range(items + stages - 1)
+    )
+    plan = RelayPlan.pipeline(stages, WINDOWS_A_CORE * stages, PAGE_BYTES)
+    last = spans_of(plan, cycles, items)[-1][-1].stop
+    return rounds + host * (items + stages - 2), last
 
 
 def rtl_equals(model: CompiledModel, count: int, ports: str, quick: bool) -> str:
@@ -221,6 +246,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="RTL that builds faster and runs slower")
     parser.add_argument("--programs", type=int, default=0, help="random programs, in Verilator")
     parser.add_argument("--systems", type=int, default=8, help="random systems that share those programs")
+    parser.add_argument("--batch", type=int, default=64, help="items through the stages, by one start or by rounds")
+    parser.add_argument("--interrupt", type=float, default=80, help="microseconds of the host between two rounds")
+    parser.add_argument("--clock", type=float, default=100, help="MHz of the cores, for these")
     parser.add_argument("--area", action="store_true", help="synthesise the arbiters")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -229,7 +257,8 @@ def main() -> int:
     most = max(arguments.cores)
     for network, core, model, compile_for in compiled(arguments):
         rows += measure(network, core, model, arguments.cores)
-        rows += measure_stages(network, core, alone(model), arguments.cores, compile_for)
+        host = round(arguments.interrupt * arguments.clock)
+        rows += measure_stages(network, core, alone(model), arguments.cores, compile_for, arguments.batch, host)
         if arguments.rtl:
             in_stages = compile_for(most)
             tried = {"shared": model, "shared reads": model, **({"stages": in_stages} if in_stages else {})}
