@@ -49,8 +49,8 @@ def test_every_bad_end_is_seen(fuzz_inputs: ModuleType, monkeypatch: pytest.Monk
     def use(data: bytes) -> None:
         exec(ends[data], {"WrongResultError": fuzz_inputs.WrongResultError})
 
-    monkeypatch.setattr(fuzz_inputs, "SECONDS", 2)
-    monkeypatch.setattr(fuzz_inputs, "WALL_SECONDS", 8.0)
+    monkeypatch.setattr(fuzz_inputs, "SECONDS", 1)
+    monkeypatch.setattr(fuzz_inputs, "WALL_SECONDS", 4.0)
     kind = type(fuzz_inputs.KINDS["onnx"])
     monkeypatch.setitem(fuzz_inputs.KINDS, "bad", kind(list, lambda data, chance: data, use))
     states = {data: fuzz_inputs.outcome("bad", data)[0] for data in ends}
