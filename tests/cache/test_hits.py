@@ -138,7 +138,7 @@ class replaced_tools:  # noqa: N801
             write(library)
 
         for module in (rtl_build, bench_build):
-            self.patch.setattr(module, "emit_verilog", lambda *shape: f"module {shape}; endmodule")
+            self.patch.setattr(module, "emit_verilog", lambda *shape, **options: f"module {shape}; endmodule")
             self.patch.setattr(module, "run_compiler", step("compiler"))
         self.patch.setattr(rtl_build, "run_verilator", step("verilator", []))
         self.patch.setattr(rtl_build, "compile_library", compile_library)

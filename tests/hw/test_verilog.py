@@ -42,6 +42,14 @@ def test_multipliers_are_packed_where_asked_for(plain: str, bare: str) -> None:
     assert "row_0_outputs_2_product_3" not in plain
 
 
+def test_choices_among_several_are_trees_where_asked_for(plain: str) -> None:
+    trees = emit_verilog(TINY, trees=True)
+    assert "casez" in plain
+    assert "casez" not in trees
+    registers = re.compile(r"^  reg (?:\[\d+:0\] )?(\S+) ", re.MULTILINE)
+    assert set(registers.findall(trees)) == set(registers.findall(plain))
+
+
 def test_registers_begin_with_a_value_where_asked_for(plain: str, bare: str) -> None:
     start = re.compile(r"^  reg (?:\[\d+:0\] )?\S+ +?= ", re.MULTILINE)
     assert len(start.findall(plain)) > 500

@@ -37,7 +37,7 @@ def _install(setattr_: object, folder: Path) -> None:
             file.write(f"{name}\n")
         time.sleep(0.05)
 
-    def emit(config: object, multipliers: object) -> str:
+    def emit(config: object, multipliers: object, waves: object) -> str:
         step("verilog")
         return f"module {config} {multipliers};"
 
@@ -49,7 +49,7 @@ def _install(setattr_: object, folder: Path) -> None:
         step("compiler")
         library.write_bytes(b"library")
 
-    setattr_(build, "emit_verilog", emit)
+    setattr_(build, "model_verilog", emit)
     setattr_(build, "run_verilator", translate)
     setattr_(build, "compile_library", compile_library)
 
@@ -171,6 +171,12 @@ def test_a_quick_build_stands_beside_the_fast_one(quick_steps, tmp_path):
     second, _ = build.build_library(TINY, cache_root=tmp_path, quick=True)
     assert first != second
     assert build.build_library(TINY, cache_root=tmp_path, quick=True)[0] == second
+
+
+def test_what_a_waveform_shows_is_the_exported_verilog(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "emit_verilog", lambda *settings, **form: str(form))
+    assert build.model_verilog(TINY) == "{'trees': True}"
+    assert build.model_verilog(TINY, waves=Waves.FST) == "{'trees': False}"
 
 
 def test_small_files_are_compiled_together_and_what_runs_once_without_optimisation(tmp_path: Path) -> None:

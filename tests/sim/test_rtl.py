@@ -174,8 +174,8 @@ def test_a_burst_longer_than_the_configuration_says_is_found(
 ):
     """The core inside is one with bursts of 32, and the program moves 17 words in a row."""
 
-    def emit_another(config, multipliers):
-        return emit_verilog(replace(config, burst_beats=32), multipliers)
+    def emit_another(config, multipliers, **form):
+        return emit_verilog(replace(config, burst_beats=32), multipliers, **form)
 
     monkeypatch.setenv("WEFT_CACHE", str(shared_folder))  # nobody else must get this core
     monkeypatch.setattr(rtl, "_libraries", {})

@@ -48,7 +48,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         library.write_bytes(b"library")
 
     for module in (build, training):
-        monkeypatch.setattr(module, "emit_verilog", lambda config, multipliers=None: f"{config} {multipliers}")
+        monkeypatch.setattr(module, "model_verilog", lambda *settings: str(settings))
         monkeypatch.setattr(module, "run_verilator", translate)
         monkeypatch.setattr(module, "compile_library", compile_library)
     monkeypatch.setattr(training, "run_tool", lambda command, name: ran.append(Path(command[-1]).name))

@@ -33,6 +33,10 @@ STEPS = ("proc", "opt_expr", "opt_clean", "opt_dff", "opt_clean", "memory_collec
 """Of Yosys, between reading and writing: makes plain clocked registers of the processes. Bits that nothing reads lose
 their registers on the way; they are driven with x, as a net without a driver is a mistake to other tools."""
 
+TREES = ("pmuxtree", "opt_expr", "opt_clean")
+"""Further steps: a choice among several values is written as choices between two. Verilator makes branches of these; of
+the other form, a function with a ``casez``, it evaluates every select in every cycle."""
+
 NO_INITIAL_VALUES = "setattr -unset init w:*"
 
 TIMESCALE = "`timescale 1ns/1ps\n"
@@ -58,6 +62,7 @@ def emit_verilog(
     *,
     initial_values: bool = True,
     replaceable_memories: bool = False,
+    trees: bool = False,
 ) -> str:
     """Verilog of a core or a system; ports have single underscores (``m_axi_arvalid``, ``m0_axi_arvalid``).
     :class:`HardwareError` if Yosys fails.
@@ -65,12 +70,14 @@ def emit_verilog(
     ``multipliers`` changes no cycle and no result: plain ones simulate fast, packed ones halve the DSP blocks. Without
     ``initial_values`` registers hold anything until ``rst`` has been high at a rising edge, as in cells of an ASIC.
     With ``replaceable_memories`` they are instances of ``weft_sram`` (:mod:`weft.hw.sram`), which the text lacks.
+    With ``trees`` (:data:`TREES`) Verilator's model of it is faster, and the text longer to read.
     """
 
     def emitted(top: wiring.Component, name: str) -> str:
         return emit_component(
-            top, name, multipliers, initial_values=initial_values, replaceable_memories=replaceable_memories
-        )
+            top, name, multipliers,
+            initial_values=initial_values, replaceable_memories=replaceable_memories, trees=trees,
+        )  # fmt: skip
 
     if isinstance(config, CoreConfig):
         return TIMESCALE + emitted(Core(config), TOP)
@@ -90,12 +97,15 @@ def emit_component(
     *,
     initial_values: bool = True,
     replaceable_memories: bool = False,
+    trees: bool = False,
 ) -> str:
     """Verilog of any component as the module ``name``, with those below it; as for :func:`emit_verilog`."""
     steps: list[str] = [*STEPS]
     if replaceable_memories:
         wanted = " ".join([*(f"{name}.{memories}" for memories in REPLACEABLE), "*/m:storage"])
         steps = [f"setattr -set no_rw_check 1 {wanted}", *STEPS, TECHMAP]
+    if trees:
+        steps += TREES
     return plain_names(fold_repeats(run_yosys(_rtlil(top, name, multipliers), steps, initial_values=initial_values)))
 
 

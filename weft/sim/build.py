@@ -99,7 +99,7 @@ def build_library(
         require_tools()
         started = time.monotonic()
         report(f"{config.name}: writing Verilog")
-        text = emit_verilog(config, multipliers)
+        text = model_verilog(config, multipliers, waves)
         times = replace(times, verilog=time.monotonic() - started)
         return text
 
@@ -131,6 +131,13 @@ def build_library(
     key = kept("rtl", f"{source_key}.key", library_key, accept=_is_key, root=cache_root)
     trained = kept_path("rtl", f"{key.decode()}{TRAINED}", root=cache_root)
     return trained or library(key.decode()), times
+
+
+def model_verilog(
+    config: CoreConfig | SystemConfig, multipliers: Multipliers = Multipliers.PLAIN, waves: Waves = Waves.NONE
+) -> str:
+    """The Verilog that a model is made of: the exported one where a waveform shows its signals, else a faster one."""
+    return emit_verilog(config, multipliers, trees=waves is Waves.NONE)
 
 
 def _unnamed(config: CoreConfig | SystemConfig) -> CoreConfig | SystemConfig:

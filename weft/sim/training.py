@@ -16,8 +16,7 @@ from pathlib import Path
 
 from ..cache import cache_limit, kept_file
 from ..hw.config import CoreConfig, load_config
-from ..hw.verilog import emit_verilog
-from .build import TRAINED, build_library, compile_library, require_tools, run_verilator
+from .build import TRAINED, build_library, compile_library, model_verilog, require_tools, run_verilator
 from .cpp_compiler import compiler_version, run_tool
 from .errors import BuildError
 from .fuzz import MEMORY_BYTES, random_case, seeded
@@ -68,13 +67,18 @@ def train(config: CoreConfig, *, root: Path | None = None) -> Path:
         return plain
 
     def make(target: Path) -> None:
-        sources = run_verilator(config, emit_verilog(config), target.parent)
-        counting = target.with_name("counting.so")
-        compile_library(sources, counting, root, own_flags=COUNT)
-        run_tool([sys.executable, "-m", MODULE, config.to_json(), str(counting)], "training")
-        compile_library(sources, target, root, own_flags=USE)
+        sources = run_verilator(config, model_verilog(config), target.parent)
+        compile_trained(config, sources, target, root)
 
     return kept_file("rtl", f"{plain.stem.removeprefix('weft-')}{TRAINED}", make, root=root)
+
+
+def compile_trained(config: CoreConfig, sources: list[Path], library: Path, root: Path | None) -> None:
+    """Compile C++ files of the core twice, with random programs between; ``root`` as in :func:`train`."""
+    counting = library.with_name("counting.so")
+    compile_library(sources, counting, root, own_flags=COUNT)
+    run_tool([sys.executable, "-m", MODULE, config.to_json(), str(counting)], "training")
+    compile_library(sources, library, root, own_flags=USE)
 
 
 def exercise(config: CoreConfig, library: Path) -> int:
