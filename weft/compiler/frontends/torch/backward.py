@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ...graph import Constant, Expr
+from ...graph import Constant, Expr, Var
 from ...graph.gradient import sweep, zeros
+from ...graph.visit import substitute
 from .index import scattered
 from .site import RULES, Site, rule
 
 Mask = Sequence[bool]
 
 
-def _swept(site: Site, result: Expr, gradient: Expr, wrt: Sequence[Expr | None], mask: Mask) -> tuple[Expr | None, ...]:
-    """The cotangents of those of ``wrt`` that the mask asks for."""
-    asked = [x for x, wanted in zip(wrt, mask, strict=True) if wanted and x is not None]
-    swept = sweep([(result, gradient)], asked)
+def _swept(
+    site: Site, forward: Callable[..., Expr], gradient: Expr, operands: Sequence[Expr | None], mask: Mask
+) -> tuple[Expr | None, ...]:
+    """The cotangents of those operands of ``forward`` that the mask asks for. While they are found, each operand is a
+    variable of its own: one value may stand in two places, and has another gradient in each."""
+    own = [None if x is None else Var(f"operand{i}", x.tensor_type) for i, x in enumerate(operands)]
+    given = Var("upstream", gradient.tensor_type)
+    asked = [x for x, wanted in zip(own, mask, strict=True) if wanted and x is not None]
+    swept = sweep([(forward(*own), given)], asked)
     if swept.blocked:
         raise site.error(f"it has no gradient: {swept.blocked[0]}")
-    found = {id(x): made if made is not None else zeros(x.tensor_type)
+    stands_for: dict[Expr, Expr] = {given: gradient}
+    stands_for.update((x, operand) for x, operand in zip(own, operands, strict=True) if x and operand)
+    found = {id(x): substitute(made, stands_for) if made is not None else zeros(x.tensor_type)
              for x, made in zip(asked, swept.cotangents, strict=True)}  # fmt: skip
-    return tuple(found[id(x)] if wanted and x is not None else None for x, wanted in zip(wrt, mask, strict=True))
+    return tuple(found[id(x)] if wanted and x is not None else None for x, wanted in zip(own, mask, strict=True))
 
 
 def _forward(site: Site, op: str, like: Expr, *args: Any) -> Any:
@@ -40,9 +48,11 @@ def _convolution(
     padding: Sequence[int], dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
     mask: Mask,
 ) -> tuple[Expr | None, ...]:  # fmt: skip
-    result = _forward(site, "aten.convolution.default", gradient, x, w, None, stride, padding, dilation, transposed,
-                      output_padding, groups)  # fmt: skip
-    of_x, of_w = _swept(site, result, gradient, (x, w), mask[:2])
+    def forward(x: Expr, w: Expr) -> Any:
+        return _forward(site, "aten.convolution.default", gradient, x, w, None, stride, padding, dilation, transposed,
+                        output_padding, groups)  # fmt: skip
+
+    of_x, of_w = _swept(site, forward, gradient, (x, w), mask[:2])
     axes = tuple(i for i in range(len(gradient.shape)) if i != 1)
     return of_x, of_w, site.call("nn.reduce_sum", gradient, axes=axes, keepdims=False) if mask[2] else None
 
@@ -139,7 +149,7 @@ def _to_places(site: Site, gradient: Expr, x: Expr, places: Expr) -> Expr:
 @rule("avg_pool2d_backward.default", "avg_pool3d_backward.default")
 def _avg_pool(site: Site, gradient: Expr, x: Expr, *args: Any) -> Expr:
     forward = site.op.replace("_backward", "")
-    of_x = _swept(site, _forward(site, forward, gradient, x, *args), gradient, (x,), (True,))[0]
+    of_x = _swept(site, lambda x: _forward(site, forward, gradient, x, *args), gradient, (x,), (True,))[0]
     assert of_x is not None  # it was asked for
     return of_x
 
@@ -173,12 +183,16 @@ def _attention(
     if dropout:
         raise site.error(f"an attention with dropout ({dropout:g}) is random")
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    turned = site.transpose(key, (*range(len(key.shape) - 2), len(key.shape) - 1, len(key.shape) - 2))
-    scores = site("multiply", site.call("nn.matmul", query, turned), factor)
-    if is_causal:
-        seen = np.tril(np.ones(scores.shape[-2:], bool))
-        scores = site.where(Constant(seen), scores, -math.inf)
-    if attn_mask is not None:
-        scores = site("add", scores, attn_mask)
-    weights = site.call("nn.softmax", scores, axis=len(scores.shape) - 1)
-    return _swept(site, site.call("nn.matmul", weights, value), gradient, (query, key, value), (True,) * 3)
+
+    def forward(query: Expr, key: Expr, value: Expr, attn_mask: Expr | None) -> Expr:
+        turned = site.transpose(key, (*range(len(key.shape) - 2), len(key.shape) - 1, len(key.shape) - 2))
+        scores = site("multiply", site.call("nn.matmul", query, turned), factor)
+        if is_causal:
+            seen = np.tril(np.ones(scores.shape[-2:], bool))
+            scores = site.where(Constant(seen), scores, -math.inf)
+        if attn_mask is not None:
+            scores = site("add", scores, attn_mask)
+        weights = site.call("nn.softmax", scores, axis=len(scores.shape) - 1)
+        return site.call("nn.matmul", weights, value)
+
+    return _swept(site, forward, gradient, (query, key, value, attn_mask), (True, True, True, False))[:3]
