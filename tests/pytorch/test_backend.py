@@ -66,6 +66,22 @@ def test_results_follow_the_weights_whoever_changes_them(weights: str) -> None:
         assert_close(run(x), first(x))
 
 
+@pytest.mark.parametrize("change", [
+    lambda net: setattr(net.head.weight, "data", torch.randn(5, 8)),
+    lambda net: nn.utils.vector_to_parameters(nn.utils.parameters_to_vector(net.parameters()) * 2, net.parameters()),
+    lambda net: net.half().float(),
+])  # fmt: skip
+def test_results_follow_weights_that_are_given_other_memory(change: Callable[[Net], Any]) -> None:
+    net, x = Net().eval(), torch.randn(2, 3, 8, 8)
+    run = compiled(net)
+    with torch.no_grad():
+        before = run(x)
+        for _ in range(2):
+            change(net)
+            assert_close(run(x), net(x))
+        assert not torch.equal(run(x), before)
+
+
 def test_weights_are_compiled_in_for_inference_and_an_unchanged_run_compiles_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

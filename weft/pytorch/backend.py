@@ -6,7 +6,7 @@ graph of an inference, each in core ATen operators.
 **Weights.** Dynamo does not guard parameters: a second instance of a class, or changed weights, come with the same
 graph. For inference, weights are compiled in (so that they are packed once), and every run looks whether they are the
 tensors, at the version, that were compiled in; others are compiled in anew, and tensors that keep changing become
-inputs. A change that PyTorch does not count, such as one through ``parameter.data``, is not seen: give
+inputs. What is written in place through ``parameter.data`` PyTorch does not count, so it is not seen: give
 ``options={"weights": "inputs"}`` to a model whose weights are changed so. In training all weights are inputs.
 
 **Sizes.** A graph with open sizes is compiled for the sizes that come first; PyTorch runs it for others. Weights are
@@ -80,14 +80,19 @@ def _numpy(tensor: torch.Tensor) -> Any:
 
 @dataclass(frozen=True)
 class _Held:
-    """Weights that were compiled in: the tensors, and how often each had been written to."""
+    """Weights that were compiled in: the tensors, how often each had been written to, and the memory that it had. While
+    that lives, no other has its address; ``parameter.data = values`` changes the memory alone."""
 
     tensors: tuple[weakref.ref[torch.Tensor], ...]
     versions: tuple[int, ...]
+    memories: tuple[weakref.ref[torch.UntypedStorage], ...]
+    addresses: tuple[int, ...]
 
     @staticmethod
     def of(weights: Sequence[torch.Tensor]) -> _Held:
-        return _Held(tuple(map(weakref.ref, weights)), tuple(map(_version, weights)))
+        memories = tuple(weakref.ref(weight.untyped_storage()) for weight in weights)
+        addresses = tuple(weight.data_ptr() for weight in weights)
+        return _Held(tuple(map(weakref.ref, weights)), tuple(map(_version, weights)), memories, addresses)
 
     def are(self, weights: Sequence[torch.Tensor]) -> bool:
         """Whether these are the tensors, at whatever version."""
@@ -97,8 +102,12 @@ class _Held:
 
     def are_still(self, weights: Sequence[torch.Tensor]) -> bool:
         """Also where none was compiled in. In every run, so without a call for each."""
-        for tensor, version, weight in zip(self.tensors, self.versions, weights):  # noqa: B905
+        for tensor, version, memory, address, weight in zip(  # noqa: B905
+            self.tensors, self.versions, self.memories, self.addresses, weights
+        ):
             if tensor() is not weight or weight._version != version:  # type: ignore[union-attr]
+                return False
+            if memory() is None or weight.data_ptr() != address:  # type: ignore[union-attr]
                 return False
         return True
 
