@@ -32,6 +32,14 @@ def chain() -> Schedule:
     return t.create_schedule(t.compute((8,), lambda i: twice[i] + 1, "y"), name="chain")
 
 
+def windows() -> Schedule:
+    """Sums of three neighbours of a stage."""
+    x = t.placeholder((8,), "int32", "x")
+    half = t.compute((8,), lambda i: x[i] >> 1, "half")
+    k = t.reduce_axis(3, "k")
+    return t.create_schedule(t.compute((6,), lambda i: t.sum(half[i + k], k), "total"), name="windows")
+
+
 ADD_FOUR = t.tensor_intrinsic(
     "add_four",
     operands=[t.tile("out", (4,), "int32", "global", "out"), t.tile("x", (4,), "int32", "global", "in")],
@@ -72,6 +80,7 @@ EXAMPLES = {
     "rfactor": Example(rows, 's.rfactor("total", "k_i", axis=1)', 's.split("k", 4)'),
     "storage_align": Example(plane, 's.storage_align("x_inp", 0, 32, 1)', 's.cache_read("y", "x", "inp")'),
     "double_buffer": Example(rows, 's.double_buffer("total")', 's.compute_at("total", "half_i")'),
+    "roll": Example(windows, 's.roll("half", "total_i_o")', 's.split("total_i", 2); s.compute_at("half", "total_i_o")'),
     "inplace": Example(chain, 's.inplace("y", "twice")'),
     "tensorize": Example(plane, 's.tensorize("j_i", add_four)', 's.split("j", 4)'),
 }

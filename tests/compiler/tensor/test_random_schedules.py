@@ -18,7 +18,7 @@ SCOPES = ["global", "near"]
 MOVES = ["compute_at", "compute_at", "compute_at", "reverse_compute_at", "reverse_compute_at"]
 LOOPS = ["split", "split", "split_shifted", "tile", "fuse", "reorder", "mark"]
 STAGES = ["cache_read", "cache_write", "compute_inline", "decompose", "rfactor", "inplace"]
-STORAGE = ["scope", "storage_align", "double_buffer"]
+STORAGE = ["scope", "storage_align", "double_buffer", "roll"]
 PRIMITIVES = [*MOVES, *LOOPS, *STAGES, *STORAGE]
 
 
@@ -53,6 +53,8 @@ def random_step(schedule: t.Schedule, data: st.DataObject) -> None:
             )
         case "double_buffer":
             schedule.double_buffer(data.draw(st.sampled_from(buffers), "buffer"))
+        case "roll":
+            schedule.roll(block, target, data.draw(st.integers(0, 2), "axis"))
         case "fuse":
             position = loops.index(loop)
             schedule.fuse(loop, loops[min(position + 1, len(loops) - 1)])

@@ -26,6 +26,9 @@ from .tree import (
 )
 from .visitor import free_vars, statements, substitute_stmt
 
+ROLLED = "rolled"
+"""The note on a loop whose iterations go on from what the one before left in a buffer; its text is the block's name."""
+
 MOST_ITERATIONS = (1 << 31) - 1
 """The factors of a split together."""
 
@@ -204,6 +207,8 @@ def reorder(func: PrimFunc, order: Sequence[Var]) -> PrimFunc:
                 at=f"loop {loops_of(nest)[0].var.name!r}",
                 hint="reorder before other stages are moved between them",
             )
+    for loop in loops_of(nest):
+        _refuse_rolled(loop, "reorder")
     by_name = {loop.var: loop for loop in loops_of(nest)}
     wanted = iter(order)
     ordered = [by_name[next(wanted)] if loop.var in order else loop for loop in loops_of(nest)]
@@ -235,6 +240,7 @@ def mark(func: PrimFunc, loop: Var, kind: str) -> PrimFunc:
             hint="split by a factor that divides the extent",
         )
     if kind not in ("unroll", "serial") and node.extent != Const(1):
+        _refuse_rolled(node, kind)
         check_independent(path, kind)
     if kind == "vectorize" and any(isinstance(below, For | Allocate) for below in statements(node.body)):
         raise ScheduleError(
@@ -257,7 +263,18 @@ def _loop(func: PrimFunc, var: Var) -> For:
     return node
 
 
+def _refuse_rolled(node: For, primitive: str) -> None:
+    """Iterations that go on from the one before stay in their order."""
+    if any(key == ROLLED for key, _ in node.annotations):
+        raise ScheduleError(
+            f"{primitive}: the iterations of loop {node.var.name!r} go on from one another",
+            at=f"loop {node.var.name!r}",
+            hint=f"{primitive} before roll",
+        )
+
+
 def _refuse_marked(node: For, primitive: str) -> None:
+    _refuse_rolled(node, primitive)
     if node.kind != "serial":
         raise ScheduleError(
             f"{primitive}: loop {node.var.name!r} is marked {node.kind}",

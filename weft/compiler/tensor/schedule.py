@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ... import whole as numbers
-from . import caching, compute_at, loops, reductions, storage
+from . import caching, compute_at, loops, reductions, rolling, storage
 from .compute import Tensor, lower
 from .errors import ScheduleError
 from .ir import Allocate, Buffer, PrimFunc, TensorIntrinsic, Var
@@ -235,6 +235,15 @@ class Schedule:
         """Give a buffer two copies, which the iterations of the loop around its allocation use in turn."""
         self._record(storage.double_buffer(self.func, buffer), "double_buffer", [], buffer=buffer)
 
+    def roll(self, block: str, loop: Loop, axis: int = 0) -> str:
+        """Keep what ``block`` computed for the iteration of ``loop`` before, where the next one needs it too: it is
+        moved to the first places along ``axis`` of the buffer, which then lives for all iterations, and only the rest
+        is computed. Gives the name of the block that moves it."""
+        axis = _whole("roll", "axis", axis)
+        func, name = rolling.roll(self.func, block, _var(loop), axis)
+        self._record(func, "roll", [name], block=block, loop=_name(loop), axis=axis)
+        return name
+
     def inplace(self, block: str, buffer: str) -> None:
         """Let ``block`` write its result over ``buffer``, which it reads element by element and nobody reads later."""
         self._record(caching.inplace(self.func, block, buffer), "inplace", [], block=block, buffer=buffer)
@@ -283,6 +292,7 @@ REPLAYED = frozenset(
         "rfactor",
         "storage_align",
         "double_buffer",
+        "roll",
         "inplace",
         "tensorize",
     }

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
+from math import prod
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from weft.compiler.targets.accel.walk.emit_nest import DramBuffer
 from weft.compiler.targets.errors import CompileError, ScratchpadFullError
 from weft.compiler.tensor import interpret
 from weft.hw.config import TINY, CoreConfig
-from weft.hw.isa import Gemm, Store, Vector, VectorTarget
+from weft.hw.isa import Engine, Gemm, Loop, Store, Vector, VectorTarget
 from weft.hw.programs import disassemble
 from weft.sim.dram import DramModel
 from weft.sim.rtl import RtlSimulator
@@ -105,6 +106,54 @@ def test_many_chains_with_poolings_equal_numpy(seed: int) -> None:
         check(chain_function(case, config, tiling=tiling), config)
 
 
+def rolling_cases(seeds: Sequence[int]) -> list[tuple[ChainCase, CoreConfig, ChainTiling]]:
+    """Chains of which a layer finds rows where the tile above left them, by seed."""
+    found = []
+    for seed in seeds:
+        case, config = pooled_case(seed), SQUARE[seed % len(SQUARE)]
+        tilings = chain_tilings(Problem(config, lower_function(chain_function(case, config)), 1))
+        rolling = [tiling for tiling in tilings if tiling.rolling]
+        if rolling:
+            chance = random.Random(seed)
+            chosen = chance.choice(rolling)
+            resident, skewed, ahead = (chance.random() < 0.6 for _ in range(3))
+            found.append((case, config, replace(chosen, resident=resident, skewed=skewed, ahead=ahead)))
+    return found
+
+
+STEM = ChainCase((1, 8, 12, 11), (LayerCase("dense", 8), LayerCase("maximum", 8, (3, 3), (2, 2), (1, 1, 1, 1))))
+"""The first layers of a ResNet."""
+
+STEM_ROLLED = ChainTiling(2, 1, 3, 0, "xyc", 2, 1, 1, ahead=True, rolling=True)
+
+
+@pytest.mark.parametrize(("case", "config", "tiling"), [(STEM, TINY, STEM_ROLLED), *rolling_cases(range(22))], ids=str)
+def test_a_chain_with_rows_that_stay_equals_numpy(case: ChainCase, config: CoreConfig, tiling: ChainTiling) -> None:
+    check(chain_function(case, config, tiling=tiling), config)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(22, 160))
+def test_many_chains_with_rows_that_stay_equal_numpy(seed: int) -> None:
+    for case, config, tiling in rolling_cases([seed]):
+        check(chain_function(case, config, tiling=tiling), config)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+def test_rows_that_stay_are_multiplied_once(rows: int) -> None:
+    deep = replace(TINY, name="tiny-deep", inp_depth=512, acc_depth=1024)
+    tiling = replace(STEM_ROLLED, rows=rows, columns=6, epilogue_rows=rows)
+    program = disassemble(deep, program_of(check(chain_function(STEM, deep, tiling=tiling), deep)).program)
+    extents: dict[int, int] = {}
+    products = 0
+    for each in program:
+        if isinstance(each, Loop) and each.engine is Engine.GEMM:
+            extents[each.level] = each.extent
+        elif isinstance(each, Gemm):
+            products += prod(extents[level] for level in range(each.levels))
+    assert products == 12 * 11 * 2 * 2  # two groups of four channels from two
+
+
 def mode_cases(seeds: Sequence[int]) -> list[tuple[ChainCase, CoreConfig, ChainTiling]]:
     """Chains with depthwise layers, on cores that have a mode for them."""
     found = []
@@ -157,7 +206,9 @@ def test_many_chains_equal_numpy(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "config", "tiling"), [(BLOCK, TINY, TILING), *cases(range(12))[::4], *pooled_cases(range(8))[::2]], ids=str
+    ("case", "config", "tiling"),
+    [(BLOCK, TINY, TILING), (STEM, TINY, STEM_ROLLED), *cases(range(12))[::4], *pooled_cases(range(8))[::2]],
+    ids=str,
 )
 def test_the_rtl_gives_the_same_in_the_predicted_cycles(
     case: ChainCase, config: CoreConfig, tiling: ChainTiling

@@ -6,11 +6,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from typing import Any
 
 import pytest
-from weft.compiler.targets.accel.cost.chain_tiling import WAYS, WAYS_IN_MODE, chain_estimate, chain_tilings
+from weft.compiler.targets.accel.cost.chain_tiling import (
+    WAYS,
+    WAYS_IN_MODE,
+    chain_estimate,
+    chain_tilings,
+    layers_of,
+)
+from weft.compiler.targets.accel.link.alone import kernel_program
 from weft.compiler.targets.accel.operators.depthwise_mode import in_depthwise_mode
 from weft.compiler.targets.accel.operators.lower import lower_function
+from weft.compiler.targets.accel.schedule.chain_schedule import rolled_reader
 from weft.compiler.targets.accel.schedule.tiling import (
     ChainTiling,
     Problem,
@@ -18,9 +27,11 @@ from weft.compiler.targets.accel.schedule.tiling import (
     epilogues,
     sizes_worth_trying,
 )
-from weft.hw.config import CoreConfig
+from weft.hw.config import PYNQ, TINY, CoreConfig
+from weft.hw.dram_rate import USUAL_RATE
+from weft.sim.timing import program_cycles
 
-from ..chains import SQUARE, chain_function, random_case
+from ..chains import SQUARE, ChainCase, LayerCase, chain_function, random_case
 from ..operators.test_depthwise_mode import MODES
 
 
@@ -58,7 +69,7 @@ def test_a_tile_has_the_first_epilogue_and_way_that_fit(problem: Problem) -> Non
     assert costs == sorted(costs)
     _, groups, height, _ = problem.output
     whole = problem.kernel.section.input_groups
-    of_tile = {(each.groups, each.rows, each.columns, each.reduction): each for each in found}
+    of_tile = {(each.groups, each.rows, each.columns, each.reduction, each.rolling): each for each in found}
     assert len(of_tile) == len(found)
     widths = {each.columns for each in found}
     chunks = {each.reduction for each in found}
@@ -68,4 +79,68 @@ def test_a_tile_has_the_first_epilogue_and_way_that_fit(problem: Problem) -> Non
         if reduction < whole and group < groups:
             continue
         tile = ChainTiling(group, rows, columns, reduction, "yxc", 1, 1, 1)
-        assert of_tile.get((group, rows, columns, reduction)) == first_that_fits(problem, tile)
+        assert of_tile.get((group, rows, columns, reduction, False)) == first_that_fits(problem, tile)
+        rolling = replace(tile, order="xyc", rolling=True)
+        fits = first_that_fits(problem, rolling) if rolled_reader(problem, rolling) else None
+        assert of_tile.get((group, rows, columns, reduction, True)) == fits
+
+
+CONV_AND_POOL = ChainCase((1, 160, 56, 56), (
+    LayerCase("dense", 64), LayerCase("maximum", 64, (3, 3), (2, 2), (1, 1, 1, 1)),
+))  # fmt: skip
+"""The first layers of a ResNet."""
+
+
+def conv_and_pool() -> Problem:
+    return Problem(PYNQ, lower_function(chain_function(CONV_AND_POOL, PYNQ)), 1)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 28])
+def test_rows_that_stay_are_made_once_and_are_there_once(rows: int) -> None:
+    rolling = ChainTiling(4, rows, 4, 0, "xyc", 1, 1, 1, ahead=True, rolling=True)
+    first, last = layers_of(conv_and_pool(), rolling)
+    assert last.rolled == (rows < 28)
+    assert sum(first.rows.made) == 56
+    assert max(first.rows.made) == min(2 * rows, 56)
+    assert max(last.rows.read) == 2 * rows + 1
+
+
+def test_conv_and_pool_keep_rows_where_that_is_faster() -> None:
+    problem = conv_and_pool()
+    best = chain_tilings(problem)[0]
+    assert best.rolling
+    apart = next(tiling for tiling in chain_tilings(problem) if not tiling.rolling)
+    cycles = [
+        program_cycles(PYNQ, USUAL_RATE, *kernel_program(problem.kernel, PYNQ, USUAL_RATE, tiling))
+        for tiling in (best, apart)
+    ]
+    assert cycles[0] < 0.9 * cycles[1]
+
+
+def layers(*kinds: tuple[str, int, int, int]) -> ChainCase:
+    """Square layers: kind, kernel, stride and pad."""
+    made = (LayerCase(kind, 8, (size, size), (stride, stride), (pad,) * 4) for kind, size, stride, pad in kinds)
+    return ChainCase((1, 8, 16, 16), tuple(made))
+
+
+@pytest.mark.parametrize(
+    ("case", "change", "number"),
+    [
+        (layers(("dense", 1, 1, 0), ("maximum", 3, 2, 1)), {}, 1),
+        (layers(("dense", 1, 1, 0), ("maximum", 3, 2, 1)), {"rolling": False}, 0),
+        (layers(("dense", 1, 1, 0), ("maximum", 3, 2, 1)), {"order": "yxc"}, 0),  # a row of tiles lies between
+        (layers(("dense", 1, 1, 0), ("maximum", 3, 2, 1)), {"order": "yxc", "columns": 8}, 1),
+        (layers(("dense", 1, 1, 0), ("maximum", 3, 2, 1)), {"groups": 1}, 0),  # tiles of channels, too
+        (layers(("dense", 1, 1, 0), ("maximum", 3, 2, 1)), {"rows": 8}, 0),
+        (layers(("dense", 1, 1, 0), ("maximum", 2, 2, 0)), {}, 0),  # windows do not meet
+        (layers(("dense", 1, 1, 0), ("depthwise", 3, 1, 1)), {}, 1),
+        (layers(("dense", 1, 1, 0), ("depthwise", 3, 1, 1)), {"rows": 1}, 0),  # they meet in more than half
+        (layers(("dense", 1, 1, 0), ("depthwise", 3, 1, 1), ("dense", 1, 1, 0)), {"reduction": 2}, 1),
+        (layers(("dense", 1, 1, 0), ("depthwise", 3, 1, 1), ("dense", 1, 1, 0)), {"reduction": 1}, 0),
+        (layers(("dense", 1, 1, 0), ("dense", 3, 1, 1)), {"reduction": 2}, 0),  # the array reads inp
+    ],
+)  # fmt: skip
+def test_which_layer_finds_rows_where_they_stayed(case: ChainCase, change: dict[str, Any], number: int) -> None:
+    problem = Problem(TINY, lower_function(chain_function(case, TINY)), 1)
+    tiling = ChainTiling(2, 2, 4, 0, "xyc", 1, 1, 1, rolling=True)
+    assert rolled_reader(problem, replace(tiling, **change)) == number

@@ -16,7 +16,7 @@ from .....hw.memories import SCRATCHPADS, Memory
 from ..operators.builder import Window
 from ..operators.depthwise_mode import row_cycles, row_pitch
 from ..operators.lower import Kernel, Section
-from ..schedule.chain_schedule import innermost
+from ..schedule.chain_schedule import innermost, rolled_reader
 from ..schedule.tiling import ChainTiling, Problem, divides_epilogue, epilogues, matrix_bytes, sizes_worth_trying
 
 SPANS_KEPT = 3
@@ -48,12 +48,13 @@ class Spans:
 @dataclass(frozen=True)
 class Layer:
     """A layer in one tiling: rows and columns of all tiles, groups of its result, whether its input is there for the
-    innermost loop only."""
+    innermost loop only, and whether that is rolled: there once, a part of it from the tile before."""
 
     section: Section
     rows: Spans
     columns: Spans
     inner: bool
+    rolled: bool = False
 
     @cached_property
     def groups(self) -> int:
@@ -115,10 +116,14 @@ def layers_of(problem: Problem, tiling: ChainTiling) -> list[Layer]:
     """The layers of a chain, the first one first."""
     kernel = problem.kernel
     windows, shapes = _windows_and_shapes(kernel)
-    rows = _spans(windows, shapes, 0, tiling.rows)
+    rolled = rolled_reader(problem, tiling)
+    rows = _spans(windows, shapes, 0, tiling.rows, rolled)
     columns = _spans(windows, shapes, 1, tiling.columns)
     inner = innermost(problem, tiling)
-    return [Layer(*each) for each in zip(kernel.sections, rows, columns, inner, strict=True)]
+    return [
+        Layer(*each, rolled=number == rolled > 0)
+        for number, each in enumerate(zip(kernel.sections, rows, columns, inner, strict=True))
+    ]
 
 
 def _windows_and_shapes(kernel: Kernel) -> tuple[tuple[Window, ...], tuple[tuple[int, ...], ...]]:
@@ -129,8 +134,11 @@ def _windows_and_shapes(kernel: Kernel) -> tuple[tuple[Window, ...], tuple[tuple
 
 
 @lru_cache(maxsize=1024)
-def _spans(windows: tuple[Window, ...], outputs: tuple[tuple[int, ...], ...], axis: int, size: int) -> list[Spans]:
-    """Of the layers' rows (``axis`` 0) or columns, for tiles of ``size`` of the last."""
+def _spans(
+    windows: tuple[Window, ...], outputs: tuple[tuple[int, ...], ...], axis: int, size: int, rolled: int = 0
+) -> list[Spans]:
+    """Of the layers' rows (``axis`` 0) or columns, for tiles of ``size`` of the last. ``rolled``: of what this layer
+    reads, only what the tile before did not have is made."""
     extent = outputs[-1][2 + axis]
     parts = [(start, min(start + size, extent)) for start in range(0, extent, size)]
     spans: list[Spans] = []
@@ -144,6 +152,9 @@ def _spans(windows: tuple[Window, ...], outputs: tuple[tuple[int, ...], ...], ax
         if number:
             extent = outputs[number - 1][2 + axis]
             inside = [(min(max(start, 0), extent - 1), min(stop, extent)) for start, stop in met]
+            if number and number == rolled:
+                before = (0, *(stop for _, stop in inside))
+                inside = [(max(start, met), stop) for (start, stop), met in zip(inside, before, strict=False)]
             parts = [(start, max(stop, start + 1)) for start, stop in inside]
     return spans
 
@@ -165,14 +176,23 @@ def chain_tilings(problem: Problem) -> list[ChainTiling]:
         ):
             if reduction < kernel.section.input_groups and group < groups:
                 continue  # what is read in chunks would be computed again for each tile of channels
-            tiling = _first_that_fits(problem, ChainTiling(group, rows, columns, reduction, "yxc", 1, 1, 1), ways)
-            cost = chain_estimate(problem, tiling) if tiling is not None else None
-            if tiling is not None and cost is not None:
-                candidates.append((cost, len(candidates), tiling))
+            for tile in _with_rolled(problem, ChainTiling(group, rows, columns, reduction, "yxc", 1, 1, 1)):
+                tiling = _first_that_fits(problem, tile, ways)
+                cost = chain_estimate(problem, tiling) if tiling is not None else None
+                if tiling is not None and cost is not None:
+                    candidates.append((cost, len(candidates), tiling))
         widths += len(candidates) > before
         if widths == SPANS_KEPT and kernel.section.input_groups:
             break
     return [tiling for _, _, tiling in sorted(candidates, key=lambda entry: entry[:2])]
+
+
+def _with_rolled(problem: Problem, tile: ChainTiling) -> Iterator[ChainTiling]:
+    """A tile, and where that is something else the same with its tiles one below the other and rows that stay."""
+    yield tile
+    rolling = replace(tile, order="xyc", rolling=True)
+    if rolled_reader(problem, rolling):
+        yield rolling
 
 
 def _first_that_fits(
@@ -226,11 +246,12 @@ def chain_space(problem: Problem) -> list[tuple[ChainTiling, float]]:
         for part, part_row in islice(epilogues(problem, group, rows, columns), 2):
             orders = ("yxc", "xyc") if rows < height and columns < width else ("yxc",)
             for order, (resident, skewed, ahead) in product(orders, product((True, False), repeat=3)):
-                tiling = ChainTiling(group, rows, columns, reduction, order, part, part_row, 1,
-                                     resident=resident, skewed=skewed, ahead=ahead)  # fmt: skip
-                cost = chain_estimate(problem, tiling)
-                if cost is not None:
-                    found.append((tiling, cost))
+                plain = ChainTiling(group, rows, columns, reduction, order, part, part_row, 1,
+                                    resident=resident, skewed=skewed, ahead=ahead)  # fmt: skip
+                for tiling in _with_rolled(problem, plain) if order == orders[0] else (plain,):
+                    cost = chain_estimate(problem, tiling)
+                    if cost is not None:
+                        found.append((tiling, cost))
     return sorted(found, key=lambda each: each[1])
 
 
@@ -327,7 +348,7 @@ def _buffers(problem: Problem, tiling: ChainTiling, layers: list[Layer]) -> Iter
     inner_groups = _inner_groups(tiling)
     for number, layer in enumerate(layers):
         stages = layer.section.stages
-        copies = 2 if (tiling.skewed if number else tiling.ahead) else 1
+        copies = 2 if (tiling.skewed and not layer.rolled if number else tiling.ahead) else 1
         yield (Memory.INP if layer.section.matrix_weights else Memory.ACC), _held(layer, tiling) * copies
         if layer is last:
             made = tiling.groups

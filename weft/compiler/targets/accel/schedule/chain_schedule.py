@@ -2,8 +2,9 @@
 
 The last layer is tiled as any other (`schedule`). The layers before it are computed where their results are read:
 inside the loop over tiles, or, where each output group reads only its own input group, inside the loop over chunks of
-the last reduction. What windows of neighbouring tiles share is computed for each of them. The iterations of all these
-loops overlap (`pipelined`), each layer later than the one before it.
+the last reduction. What windows of neighbouring tiles share is computed for each of them, or rolled: it stays in the
+accumulator for the tile below (`rolled_reader`). The iterations of all these loops overlap (`pipelined`), each layer
+later than the one before it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from .tiling import ChainTiling, Problem, Tiling, tile_loops
 
 MATRIX_DIMENSIONS = 2
 """Dimensions of an entry of ``wgt``, which is copied whole: the depthwise mode leaves some of its rows unused."""
+
+ROWS = 2
+"""The dimension of a packed activation that goes over the rows of the picture."""
 
 Caches = dict[tuple[str, str], str]
 """Copies of parameters and weights: (reading stage, parameter) -> copying stage."""
@@ -84,14 +88,20 @@ def attach_chain(
     at = {True: loops[-1], False: loops[picture]}
     places = innermost(problem, tiling)
     readers = list(zip(kernel.sections, places, strict=True))
+    rolled = rolled_reader(problem, tiling)
+    moved: dict[str, str] = {}
     for number, (section, place) in reversed(list(enumerate(readers))):
         schedule.compute_at(section.stages.data, at[place])
+        if number and number == rolled:
+            rows = loops[[loop.axis for loop in tile_loops(problem, tiling)].index("y")]
+            moved[schedule.roll(section.stages.data, rows, ROWS)] = section.stages.data
         if number:
             producer = kernel.producers[number - 1]
             attach_vector(schedule, producer.stages, producer.stages.vector[:-1], at[place])
             schedule.compute_at(producer.stages.reduce, at[place])
             order_reduction(schedule, producer, problem, None)
     late = _late(problem, tiling, places)
+    late |= {name: late[stage] for name, stage in moved.items()}
     for section, place in zip(kernel.sections, (*places[1:], True), strict=True):
         for stage, name in _constants(section, caches):
             if not tiling.resident and name not in shared_copies(section, caches):
@@ -113,6 +123,34 @@ def innermost(problem: Problem, tiling: ChainTiling) -> list[bool]:
     return places
 
 
+def rolled_reader(problem: Problem, tiling: ChainTiling) -> int:
+    """The number of the layer whose windows find a part of their rows where the tile above left them; 0 if none does.
+
+    It is one that the vector engine computes, since what that reads lies in the accumulator, in which rows can be
+    moved: the last whose windows of neighbouring tiles meet in at most half of their rows. The tiles of a column must
+    follow one another.
+    """
+    if not tiling.rolling:
+        return 0
+    kernel, loops = problem.kernel, tile_loops(problem, tiling)
+    rows = [loop.axis for loop in loops].index("y")
+    chunks = -(-kernel.section.input_groups // tiling.reduction) if kernel.section.input_groups else 1
+    inside = {True: [*(loop.extent for loop in loops[rows + 1 :]), chunks],
+              False: [loop.extent for loop in loops[rows + 1 : -1]]}  # fmt: skip
+    made, apart = tiling.rows, tiling.rows
+    in_place = {name for section in kernel.sections for name, _ in section.stages.in_place}
+    for number in range(len(kernel.producers), 0, -1):
+        section, place = kernel.sections[number], innermost(problem, tiling)[number]
+        if section.window is None:
+            return 0
+        reach = (section.window.kernel[0] - 1) * section.window.dilations[0] + 1
+        made, apart = (made - 1) * section.window.strides[0] + reach, apart * section.window.strides[0]
+        on_vector_engine = not section.matrix_weights and section.stages.data not in in_place
+        if on_vector_engine and section.window.row_step == 1 and apart < made <= 2 * apart:
+            return number if loops[rows].extent > 1 and set(inside[place]) <= {1} else 0
+    return 0
+
+
 def _late(problem: Problem, tiling: ChainTiling, places: Sequence[bool]) -> dict[str, int]:
     """By how many iterations of the innermost loop each stage is late."""
     kernel = problem.kernel
@@ -120,10 +158,11 @@ def _late(problem: Problem, tiling: ChainTiling, places: Sequence[bool]) -> dict
     if kernel.section.input_groups:
         in_picture *= -(-kernel.section.input_groups // tiling.reduction)
     late: dict[str, int] = {}
+    rolled = rolled_reader(problem, tiling)  # what it reads is there once, so it takes turns with what makes that
     now = 0
     for number, (section, place) in enumerate(zip(kernel.sections, places, strict=True)):
         step = 1 if place else in_picture
-        if tiling.ahead if number == 0 else tiling.skewed:
+        if tiling.ahead if number == 0 else tiling.skewed and number != rolled:
             now += step
         stages = section.stages
         names = (stages.reduce, *stages.widened, *stages.vector, stages.output)

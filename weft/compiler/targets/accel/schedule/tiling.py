@@ -89,12 +89,14 @@ class ChainTiling(Tiling):
     """Of a chain: its last layer's tiles, and how all layers go through them. ``order``: channels are innermost.
 
     ``resident``: weights and parameters are loaded once, not with each tile. ``skewed``: each layer is an iteration
-    later than the one before it. ``ahead``: inputs are loaded an iteration before they are used.
+    later than the one before it. ``ahead``: inputs are loaded an iteration before they are used. ``rolling``: what a
+    tile's windows share with those of the tile above stays in the accumulator, where a layer allows that.
     """
 
     resident: bool = True
     skewed: bool = True
     ahead: bool = False
+    rolling: bool = False
 
     @property
     def orders(self) -> tuple[str, ...]:
