@@ -26,7 +26,9 @@ def test_names_are_unique() -> None:
 
 def test_every_module_with_gates_has_a_mutant() -> None:
     with_gates = {f"hw/{path.name}" for path in (PACKAGE / "hw").glob("*.py") if "def elaborate(" in path.read_text()}
-    assert {mutant.path for mutant in PARTS["hardware"]} == with_gates
+    paths = {mutant.path for mutant in PARTS["hardware"]}
+    assert with_gates <= paths
+    assert all(path.startswith("hw/") for path in paths)
 
 
 def test_every_part_of_the_package_has_mutants() -> None:

@@ -111,15 +111,6 @@ MUTANTS = (
         "work-without-transfers", "sim/work.py", "bound",
         "total += moved[opcode][number]", "total += 0",
     ),
-    Mutant(
-        "work-of-other-fields", "hw/decode.py", "bits of another field",
-        "        position += width", "        position += width - 1",
-        ("tests/sim/test_work.py",),
-    ),
-    Mutant(
-        "numbers-by-way-of-amaranth", "hw/transfer_kinds.py", "import too many",
-        "if TYPE_CHECKING:", "if not TYPE_CHECKING:", ("tests/test_on_demand.py",),
-    ),
     # Designs in Amaranth
     Mutant(
         "registers-set-without-what-follows", "sim/fast.py", "missing step",

@@ -198,4 +198,13 @@ MUTANTS = (
         "gemm-forwards-to-half-the-index", "hw/gemm.py", "wrong forward",
         "(stage.content.dst == fresh.dst)", "(stage.content.dst[:-1] == fresh.dst[:-1])",
     ),
+    Mutant(
+        "work-of-other-fields", "hw/decode.py", "bits of another field",
+        "        position += width", "        position += width - 1",
+        ("tests/sim/test_work.py",),
+    ),
+    Mutant(
+        "numbers-by-way-of-amaranth", "hw/transfer_kinds.py", "import too many",
+        "if TYPE_CHECKING:", "if not TYPE_CHECKING:", ("tests/test_on_demand.py",),
+    ),
 )  # fmt: skip
