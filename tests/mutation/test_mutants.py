@@ -24,10 +24,13 @@ def test_names_are_unique() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
 
 
+def with_gates() -> set[str]:
+    return {f"hw/{path.name}" for path in (PACKAGE / "hw").glob("*.py") if "def elaborate(" in path.read_text()}
+
+
 def test_every_module_with_gates_has_a_mutant() -> None:
-    with_gates = {f"hw/{path.name}" for path in (PACKAGE / "hw").glob("*.py") if "def elaborate(" in path.read_text()}
     paths = {mutant.path for mutant in PARTS["hardware"]}
-    assert with_gates <= paths
+    assert with_gates() <= paths
     assert all(path.startswith("hw/") for path in paths)
 
 
@@ -93,9 +96,9 @@ def test_only_tests_that_import_the_file_are_run_and_its_own_come_first() -> Non
     between_cores = {
         f"hw/{name}.py" for name in ("interconnect", "register_windows", "relay", "shared_reads", "system")
     }
-    for mutant in PARTS["hardware"]:
-        of_cores = set() if mutant.path in between_cores else {"tests/hw/test_core_bus.py"}
-        assert {*BUILDING, *of_cores} <= set(by_path[mutant.path]), mutant.path
+    for path in with_gates():
+        of_cores = set() if path in between_cores else {"tests/hw/test_core_bus.py"}
+        assert {*BUILDING, *of_cores} <= set(by_path[path]), path
     assert by_path["sim/harness.cpp"][0] == "tests/sim/test_harness.py"
     assert by_path["sim/timing_memory.h"][-1] == "tests/sim/test_timing.py"
     assert by_path["compiler/tensor/simplify.py"][0] == "tests/compiler/tensor/test_simplify.py"
