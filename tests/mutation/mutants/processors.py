@@ -13,6 +13,12 @@ COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 
 MUTANTS = (
     Mutant(
+        "dequantise-contracted-with-what-follows", "compiler/targets/llvm/expressions.py", "wrong value",
+        'if op == "mul" and a.dtype == "float32" and _is_whole(a)',
+        'if op == "rem" and a.dtype == "float32" and _is_whole(a)',
+        ("tests/compiler/targets/loops/test_row_statistics.py",),
+    ),
+    Mutant(
         "described-without-features", "compiler/targets/cpu/processor.py", "part of a key left out",
         '"CPU revision", *FEATURES_TOLD}', '"CPU revision"}', ("tests/compiler/targets/cpu/test_processor.py",),
     ),

@@ -165,6 +165,17 @@ def test_rows_of_bytes_are_widened_where_they_are_read(rows) -> None:  # type: i
     np.testing.assert_allclose(found, evaluate(module, given_)["out"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("rows", [layer_norm, rms_norm, softmax])
+def test_widened_rows_give_the_same_to_the_bit_as_rows_that_another_kernel_widened(rows) -> None:  # type: ignore[no-untyped-def]
+    shape = (200, 40)
+    x, wide = Var("x", TensorType(shape, "int8")), Var("x", TensorType(shape, "float32"))
+    values = np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)
+    apart = evaluate(module_of(widened(x), x), {"x": values})["out"]
+    found = weft.load(compiled(module_of(rows(widened(x)), x))).run({"x": values})["out"]
+    wanted = weft.load(compiled(module_of(rows(wide), wide))).run({"x": apart})["out"]
+    np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("rows", [layer_norm, softmax])
 def test_what_is_needed_elsewhere_or_can_be_widened_before_is_not_widened_where_rows_are_read(rows) -> None:  # type: ignore[no-untyped-def]
     x = Var("x", TensorType((6, 40), "int8"))

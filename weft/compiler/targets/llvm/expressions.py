@@ -244,6 +244,8 @@ class Expressions:
                 if expr.dtype == "int64" and op in _FOLDED and not self._varies(expr) and not _reads(expr):
                     return i64(self.index(expr))
                 left, right = self._together(self._factors(a, b) if op == "mul" else [self.value(a), self.value(b)])
+                if op == "mul" and a.dtype == "float32" and _is_whole(a) and not _is_whole(b):
+                    return self.builder.fmul(left, right)  # a dequantise: the same where another kernel stores it
                 return self.operator(op, left, right, a.dtype, b)
         raise CompileError(f"{type(expr).__name__} has no machine code")
 
@@ -441,6 +443,16 @@ def _is_minus_one(value: ll.Constant) -> bool:
 def _reads(expr: Expr) -> bool:
     """Whether the expression is arithmetic on data, which wraps; that on loop variables never does."""
     return any(isinstance(node, Load) for node in walk_exprs(expr))
+
+
+def _is_whole(expr: Expr) -> bool:
+    """Whether a number is an integer that became a float, or the difference of two."""
+    match expr:
+        case Cast(_, x):
+            return x.dtype not in FLOATS
+        case BinOp("sub", a, b):
+            return _is_whole(a) and (_is_whole(b) or isinstance(b, Const))
+    return False
 
 
 def _guards(cond: Expr, expr: Expr) -> bool:
