@@ -13,7 +13,27 @@ COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 PLAN = ("tests/runtime/test_system_module.py", "tests/runtime/test_profile_system.py")
 FLOATS = ("tests/compiler/passes/test_floats_unasked.py",)
 
+ROLLING = ("tests/compiler/tensor/test_rolling.py",)
+
 MUTANTS = (
+    Mutant(
+        "rolled-rows-moved-before-there-are-any", "compiler/tensor/rolling.py", "wrong order",
+        "moved: Expr = _behind_the_first(outer) * kept", "moved: Expr = Const(kept)", ROLLING,
+    ),
+    Mutant(
+        "rolled-rows-one-too-early", "compiler/tensor/rolling.py", "wrong address",
+        "index + (buffer.shape[axis] - kept) * (place == axis)",
+        "index + (buffer.shape[axis] - kept - 1) * (place == axis)", ROLLING,
+    ),
+    Mutant(
+        "rolled-whatever-the-other-loops-do", "compiler/tensor/rolling.py", "check ignored",
+        "if not kept or any(loop in free_vars(each.extent) for each in own_loops if each is not rows):",
+        "if not kept:", ROLLING,
+    ),
+    Mutant(
+        "rolled-though-what-is-read-changes", "compiler/tensor/rolling.py", "check ignored",
+        "if writers(loop, source):", "if writers(loop, source) and 0:", ROLLING,
+    ),
     # Tables of the core
     Mutant(
         "table-in-the-order-of-signed-bytes", "compiler/targets/accel/operators/packed_layout.py", "order",
