@@ -265,7 +265,7 @@ def _touched_region(
         low = simplifier.extent(maximum(low, Const(0)))
         high = simplifier.extent(minimum(high, end))
         extent = simplifier.extent(high + 1 - low)
-        bound = simplifier.greatest(extent)
+        bound = simplifier.range_of(extent)[1]
         starts.append(low)
         extents.append(extent)
         most.append(max(1, size if bound >= UNBOUNDED else min(bound, size)))
