@@ -68,9 +68,10 @@ class TouchedRegion:
         )
 
 
-def compute_at(func: PrimFunc, block: str, loop: Var, whole: int = 0) -> PrimFunc:
+def compute_at(func: PrimFunc, block: str, loop: Var, whole: int = 0, exact: bool = False) -> PrimFunc:
     """Compute ``block`` inside ``loop``, just what each iteration of it reads, before everything else there; of the
-    last ``whole`` dimensions everything."""
+    last ``whole`` dimensions everything. ``exact``: its buffer has room for no more than that, where all iterations can
+    be tried."""
     path = find_block(func, block)
     leaf = plain_block(path, "compute_at")
     target = find_loop(func, loop)
@@ -117,7 +118,7 @@ def compute_at(func: PrimFunc, block: str, loop: Var, whole: int = 0) -> PrimFun
             )
     runs = {node.var: node.extent for node in loops_of(path[nest_position:])}
     made = tuple(Const(size) if axis is None else runs[axis] for axis, size in zip(axes, buffer.shape, strict=True))
-    region = _read_region(buffer, made, users, target).with_whole(buffer.shape, made, whole)
+    region = _read_region(buffer, made, users, target, exact).with_whole(buffer.shape, made, whole)
     moved = _retarget_nest(nest, leaf, axes, region)
     local = replace(buffer, shape=region.most)
     moved = _rebase(moved, buffer, local, None)
@@ -216,7 +217,7 @@ def _check_consumer_movable(
 
 
 def _read_region(
-    buffer: Buffer, made: tuple[Expr, ...], users: list[tuple[Stmt, ...]], target: tuple[Stmt, ...]
+    buffer: Buffer, made: tuple[Expr, ...], users: list[tuple[Stmt, ...]], target: tuple[Stmt, ...], exact: bool
 ) -> TouchedRegion:
     """What one iteration reads of the elements that are ``made``, so many in each dimension."""
     accesses: list[tuple[tuple[Expr, ...], list[tuple[Var, Expr]]]] = []
@@ -228,12 +229,12 @@ def _read_region(
         inner = ranges_of(user[depth + 1 :])
         if isinstance(leaf, Block):
             accesses += [(load.indices, inner) for load in loads(leaf.body.value) if load.buffer == buffer]
-    return _touched_region(buffer, made, accesses, ranges_of(target))
+    return _touched_region(buffer, made, accesses, ranges_of(target), exact)
 
 
 def _touched_region(
     buffer: Buffer, made: tuple[Expr, ...], accesses: list[tuple[tuple[Expr, ...], list[tuple[Var, Expr]]]],
-    outer: list[tuple[Var, Expr]],
+    outer: list[tuple[Var, Expr]], exact: bool = False,
 ) -> TouchedRegion:  # fmt: skip
     simplifier = simplifier_of(outer)
     starts: list[Expr] = []
@@ -265,7 +266,7 @@ def _touched_region(
         low = simplifier.extent(maximum(low, Const(0)))
         high = simplifier.extent(minimum(high, end))
         extent = simplifier.extent(high + 1 - low)
-        bound = simplifier.range_of(extent)[1]
+        bound = simplifier.greatest(extent) if exact else simplifier.range_of(extent)[1]
         starts.append(low)
         extents.append(extent)
         most.append(max(1, size if bound >= UNBOUNDED else min(bound, size)))

@@ -193,12 +193,14 @@ class Schedule:
         """Put an allocated buffer into another memory."""
         self._record(storage.set_scope(self.func, buffer, scope), "set_scope", [], buffer=buffer, scope=scope)
 
-    def compute_at(self, block: str, loop: Loop, whole: int = 0) -> None:
+    def compute_at(self, block: str, loop: Loop, whole: int = 0, *, exact: bool = False) -> None:
         """Compute a producer inside ``loop``, just what each iteration needs; of its last ``whole`` dimensions, which
-        an instruction may take as they are, everything."""
+        an instruction may take as they are, everything. ``exact``: its buffer has room for no more than what the
+        largest iteration needs, which is found by trying them all, where there are not too many; `roll` asks for it."""
         whole = _whole("compute_at", "whole", whole)
-        func = compute_at.compute_at(self.func, block, _var(loop), whole)
-        self._record(func, "compute_at", [], block=block, loop=_name(loop), **({"whole": whole} if whole else {}))
+        func = compute_at.compute_at(self.func, block, _var(loop), whole, exact)
+        others = ({"whole": whole} if whole else {}) | ({"exact": True} if exact else {})
+        self._record(func, "compute_at", [], block=block, loop=_name(loop), **others)
 
     def reverse_compute_at(self, block: str, loop: Loop) -> None:
         """Compute a consumer inside ``loop`` of its producer, just what each iteration completes."""

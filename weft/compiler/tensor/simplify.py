@@ -365,6 +365,12 @@ class Simplifier:
             self._searching = False
         return low, high
 
+    def greatest(self, expr: Expr) -> int:
+        """A constant that the expression does not exceed: its largest value, where all places can be tried."""
+        bound = self.range_of(expr)[1]
+        values = None if isinstance(expr, Const) else self._values([expr])
+        return bound if values is None else min(bound, int(values.max()))
+
     def interval(self, expr: Expr) -> tuple[int, int]:
         """Bounds of a simplified expression by interval arithmetic."""
         match expr:

@@ -29,10 +29,12 @@ Caches = dict[tuple[str, str], str]
 """Copies of parameters and weights: (reading stage, parameter) -> copying stage."""
 
 
-def attach_vector(schedule: Schedule, stages: Stages, vector: tuple[str, ...], loop: Var) -> None:
+def attach_vector(
+    schedule: Schedule, stages: Stages, vector: tuple[str, ...], loop: Var, *, exact: bool = False
+) -> None:
     """Compute vector stages, and what they read of DRAM as int32, inside ``loop``."""
     for name in (*reversed(vector), *stages.widened):
-        schedule.compute_at(name, loop)
+        schedule.compute_at(name, loop, exact=exact)
     for name, overwritten in stages.in_place:
         # What an earlier stage wrote over has the name of either.
         made = find_block(schedule.func, overwritten)[-1]
@@ -89,16 +91,17 @@ def attach_chain(
     places = innermost(problem, tiling)
     readers = list(zip(kernel.sections, places, strict=True))
     rolled = rolled_reader(problem, tiling)
+    exact = rolled > 0  # rows are rolled where a tile fills its buffer
     moved: dict[str, str] = {}
     for number, (section, place) in reversed(list(enumerate(readers))):
-        schedule.compute_at(section.stages.data, at[place])
+        schedule.compute_at(section.stages.data, at[place], exact=exact)
         if number and number == rolled:
             rows = loops[[loop.axis for loop in tile_loops(problem, tiling)].index("y")]
             moved[schedule.roll(section.stages.data, rows, ROWS)] = section.stages.data
         if number:
             producer = kernel.producers[number - 1]
-            attach_vector(schedule, producer.stages, producer.stages.vector[:-1], at[place])
-            schedule.compute_at(producer.stages.reduce, at[place])
+            attach_vector(schedule, producer.stages, producer.stages.vector[:-1], at[place], exact=exact)
+            schedule.compute_at(producer.stages.reduce, at[place], exact=exact)
             order_reduction(schedule, producer, problem, None)
     late = _late(problem, tiling, places)
     late |= {name: late[stage] for name, stage in moved.items()}
