@@ -66,7 +66,7 @@ class _Draw:
             return self.chance.choice(([], [0, 0], [-1, 3], [2, None]))
         if name == "order":
             return self.chance.choice(([], ["nowhere"], self.loops() * 2))
-        if name == "explain":
+        if name in ("exact", "explain"):
             return DRAWN[name](self)
         if name == "intrinsic":
             return self.chance.choice(sorted(self.intrinsics))
@@ -122,6 +122,7 @@ DRAWN: dict[str, Callable[[_Draw], Any]] = {
     "key": lambda draw: "note",
     "value": lambda draw: draw.chance.choice((7, "text")),
     "intrinsic": lambda draw: draw.chance.choice(sorted(draw.intrinsics)),
+    "exact": lambda draw: draw.chance.random() < 0.5,
     "explain": lambda draw: draw.chance.random() < 0.5,
 }
 """How an argument of each name is drawn."""
