@@ -9,7 +9,7 @@ import numpy as np
 from ..hw.programs import Code
 from ..hw.relay_plan import RelayPlan
 from ..hw.system_config import SystemConfig
-from .fuzz_system import SystemCase, banked, memory_bytes, random_system_case
+from .fuzz_system import SystemCase, banked, memory_bytes, random_system_case, runs_differ
 from .relay_fsim import run_relay
 from .relay_run import RelayResult
 from .relay_timing import predict_relay
@@ -86,10 +86,4 @@ def _time_differs(model: RelayResult, got: RelayResult) -> str:
     for what in ("spans", "cycles", "dram"):
         if getattr(model, what) != getattr(got, what):
             return f"{what} are {getattr(got, what)}, of the model {getattr(model, what)}"
-    for core, (first, second) in enumerate(zip(got.last, model.last, strict=True)):
-        assert first is not None
-        assert second is not None
-        for what in ("cycles", "counters", "bytes_read", "bytes_written"):
-            if getattr(first, what) != getattr(second, what):
-                return f"core {core}: {what} are {getattr(first, what)}, of the model {getattr(second, what)}"
-    return ""
+    return runs_differ(model.last, got.last)

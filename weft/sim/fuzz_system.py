@@ -15,6 +15,7 @@ from ..hw.system_config import MOST_CORES, SystemConfig
 from .dram import BusErrors, DramModel
 from .dram_kinds import DRAM_KINDS, BankedDram
 from .fuzz import MEMORY_BYTES, Case, random_case, seeded
+from .result import RunResult
 from .system_fsim import FunctionalSystem
 from .system_rtl import RtlSystem
 from .system_run import NOTHING, CoreProgram, SystemResult
@@ -193,7 +194,12 @@ def timed(case: SystemCase, starts: tuple[int, ...]) -> list[TimedProgram]:
 def _time_differs(model: SystemResult, got: SystemResult) -> str:
     if model.dram != got.dram:
         return f"the DRAM did {got.dram}, in the model {model.dram}"
-    for core, (first, second) in enumerate(zip(got.cores, model.cores, strict=True)):
+    return runs_differ(model.cores, got.cores)
+
+
+def runs_differ(model: Sequence[RunResult | None], got: Sequence[RunResult | None]) -> str:
+    """How a run of each core differs from what the timing model says of it; "" if none does."""
+    for core, (first, second) in enumerate(zip(got, model, strict=True)):
         assert first is not None
         assert second is not None
         for what in ("cycles", "counters", "bytes_read", "bytes_written"):
