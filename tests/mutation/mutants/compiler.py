@@ -13,6 +13,7 @@ COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 PLAN = ("tests/runtime/test_system_module.py", "tests/runtime/test_profile_system.py")
 FLOATS = ("tests/compiler/passes/test_floats_unasked.py",)
 
+CHAIN_TILING = ("tests/compiler/targets/accel/cost/test_chain_tiling.py",)
 ROLLING = ("tests/compiler/tensor/test_rolling.py",)
 
 MUTANTS = (
@@ -33,6 +34,20 @@ MUTANTS = (
     Mutant(
         "rolled-though-what-is-read-changes", "compiler/tensor/rolling.py", "check ignored",
         "if writers(loop, source):", "if writers(loop, source) and 0:", ROLLING,
+    ),
+    Mutant(
+        "rolled-rows-in-buffers-of-more-rows", "compiler/targets/accel/schedule/chain_schedule.py", "bound",
+        "exact = rolled > 0", "exact = False", CHAIN_TILING,
+    ),
+    Mutant(
+        "sums-of-rolled-rows-in-buffers-of-more-rows", "compiler/targets/accel/schedule/chain_schedule.py", "bound",
+        "schedule.compute_at(producer.stages.reduce, at[place], exact=exact)",
+        "schedule.compute_at(producer.stages.reduce, at[place])", CHAIN_TILING,
+    ),
+    Mutant(
+        "what-rolled-rows-read-in-buffers-of-more-rows", "compiler/targets/accel/schedule/chain_schedule.py", "bound",
+        "schedule.compute_at(section.stages.data, at[place], exact=exact)",
+        "schedule.compute_at(section.stages.data, at[place])", CHAIN_TILING,
     ),
     # Tables of the core
     Mutant(

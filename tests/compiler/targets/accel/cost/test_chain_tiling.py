@@ -20,6 +20,7 @@ from weft.compiler.targets.accel.link.alone import kernel_program
 from weft.compiler.targets.accel.operators.depthwise_mode import in_depthwise_mode
 from weft.compiler.targets.accel.operators.lower import lower_function
 from weft.compiler.targets.accel.schedule.chain_schedule import rolled_reader
+from weft.compiler.targets.accel.schedule.schedule import schedule_kernel
 from weft.compiler.targets.accel.schedule.tiling import (
     ChainTiling,
     Problem,
@@ -103,6 +104,17 @@ def test_rows_that_stay_are_made_once_and_are_there_once(rows: int) -> None:
     assert sum(first.rows.made) == 56
     assert max(first.rows.made) == min(2 * rows, 56)
     assert max(last.rows.read) == 2 * rows + 1
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5])
+def test_buffers_before_rows_that_stay_have_room_for_what_a_tile_makes(rows: int) -> None:
+    """Of 56 columns a tile of 4 meets 9."""
+    rolling = ChainTiling(4, rows, 4, 0, "xyc", 1, 1, 1, ahead=True, rolling=True)
+    buffers = schedule_kernel(conv_and_pool().kernel, PYNQ, rolling).buffers()
+    entries = {each.name: each.shape[1:4] for each in buffers}
+    assert entries["data"] == (10, 2 * rows, 9)
+    assert entries["acc"] == (4, 2 * rows, 9)
+    assert entries["requantised"] == (4, 2 * rows + 1, 9)
 
 
 def test_conv_and_pool_keep_rows_where_that_is_faster() -> None:
