@@ -361,7 +361,7 @@ ASKED_BY_NAME = {
     "passes/emit_integers": 3,
     "passes/emit_sums": 3,
     "passes/float32_by_integers": 1,
-    "passes/hand_over": 1,
+    "passes/hand_over": 2,
     "passes/integer_rows": 5,
     "passes/legalise": 7,
     "passes/plain_windows": 15,

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from benchmarks.zoo.placement_graph import QuantisedGraph
+from benchmarks.zoo.placement_graph import Array, QuantisedGraph
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Form:
     """``everywhere``: the share of the values behind other operators that are quantised, too: 1 as onnxruntime does, 0
     as TensorRT's toolkits, which quantise what products read. ``shared``: the share of readers that take the pair of
     another reader. ``activation``: of `ACTIVATIONS`. ``float_head``: whether results are floats. ``kind``: of
-    activations. ``weights``: int8, int4, or uint8 with a zero point. ``by_channel``: weights have a scale for each
-    output. ``power_of_two``: all scales are."""
+    activations. ``weights``: int8, int4, int4 in blocks along the depth, or uint8 with a zero point. ``by_channel``:
+    weights have a scale for each output. ``power_of_two``: all scales are."""
 
     everywhere: float = 1.0
     shared: float = 1.0
@@ -52,6 +52,7 @@ def forms() -> list[Form]:
     for everywhere, weights, by_channel in itertools.product((1.0, 0.0), ("int8", "int4", "uint8"), (True, False)):
         if (weights, by_channel) != ("int8", True):
             found.append(Form(everywhere, weights=weights, by_channel=by_channel, float_head=everywhere == 0))
+    found += [Form(everywhere, weights="int4 blocks", float_head=everywhere == 0) for everywhere in (1.0, 0.0)]
     found += [
         Form(everywhere, power_of_two=True, float_head=head) for everywhere in (1.0, 0.0) for head in (True, False)
     ]
@@ -68,6 +69,9 @@ def random_forms(seed: int) -> Iterator[Form]:
             bool(draw(2)), str(draw(("int8", "uint8"))), str(draw(("int8", "int8", "int4", "uint8"))), bool(draw(2)),
             bool(draw(2)),
         )  # fmt: skip
+
+
+_BLOCK = 4
 
 
 class FormedGraph(QuantisedGraph):
@@ -98,11 +102,13 @@ class FormedGraph(QuantisedGraph):
     def drawn(self, *shape: int, axis: int = 0) -> str:
         form, size = self.form, float(np.prod(shape)) / shape[axis]
         count = shape[axis] if form.by_channel else 1
-        low, high = (-7, 8) if form.weights == "int4" else (-127, 128)
+        low, high = (-7, 8) if form.weights.startswith("int4") else (-127, 128)
         values = self.random.integers(low, high, shape)
         step = 2 ** np.round(np.log2(1 / size**0.5 / high * 1.7)) if form.power_of_two else 1.7 / size**0.5 / high
         scales = step * np.ones(count) if form.power_of_two else step * self.random.uniform(0.7, 1.4, count)
         scales, zeros = scales.astype(np.float32), np.zeros(count, np.int64)
+        if form.weights == "int4 blocks":
+            return self._in_blocks(values, scales, axis)
         if not form.by_channel:
             scales, zeros = scales.reshape(()), zeros.reshape(())
         if form.weights == "int4":
@@ -112,6 +118,16 @@ class FormedGraph(QuantisedGraph):
         else:
             q, z = self.constant(values, np.int8), self.constant(zeros, np.int8)
         result: str = self.op("DequantizeLinear", q, self.constant(scales), z, axis=axis)
+        return result
+
+    def _in_blocks(self, values: Array, scales: Array, axis: int) -> str:
+        """4-bit weights of which `_BLOCK` along the depth share a scale; ``scales``: about those of each output."""
+        depth = 1 - axis
+        blocks = [-(-size // _BLOCK) if place == depth else size for place, size in enumerate(values.shape)]
+        aligned = scales.reshape([-1 if place == axis else 1 for place in range(values.ndim)])
+        spread = (aligned * self.random.uniform(0.5, 1.3, blocks)).astype(np.float32)
+        q, z = self.small(values, TensorProto.INT4), self.small(np.zeros(blocks, np.int64), TensorProto.INT4)
+        result: str = self.op("DequantizeLinear", q, self.constant(spread), z, axis=depth, block_size=_BLOCK)
         return result
 
     def convolved(self, x: str, channels: int, filters: int, size: int = 3, group: int = 1, **attributes: Any) -> str:

@@ -22,7 +22,8 @@ class Describer:
     """``described``: the values below the one that is described, by id. ``integers``: for each int8 or uint8 value the
     int8 one that stands for it. ``uses``: of every value. ``block``: of the array that multiplies computed matrices; 0
     where the host does. ``volumes``: whether there are convolutions and poolings over volumes of bytes.
-    ``whole_factors``: whether constants of 8 bits are multiplied as integers, before the factor is rounded."""
+    ``whole_factors``: whether constants of 8 bits are multiplied as integers, before the factor is rounded. ``core``:
+    whether products run beside the host, so that two of them may cost less than one in floats."""
 
     described: Mapping[int, IntegerForm]
     integers: Mapping[int, Expr]
@@ -30,6 +31,7 @@ class Describer:
     block: int = 0
     volumes: bool = False
     whole_factors: bool = False
+    core: bool = False
 
     def describe(self, node: Expr) -> IntegerForm:
         """A real value in integers, or why it has to be computed in floating point."""

@@ -15,7 +15,8 @@ from .computed_product import computed_product
 from .describer import Describer
 from .form import INT32_SAFE, Affine, IntegerForm, Integers, Refusal
 from .moves import constant_integers
-from .static_weights import Weights, static_weights
+from .static_weights import Weights, static_weights, two_digits
+from .two_digits import product_of_two
 
 
 def weighted(describer: Describer, node: Call, name: str) -> IntegerForm:
@@ -26,13 +27,20 @@ def weighted(describer: Describer, node: Call, name: str) -> IntegerForm:
     x = describer.described[id(node.args[0])]
     if not isinstance(x, Integers):
         return x if isinstance(x, Refusal) else Refusal(f"the input of {name} is not quantised")
-    weights = static_weights(node.args[1], name)
-    if isinstance(weights, Refusal):
-        return weights if node.args[1].static else product_of_computed(describer, node, name)
-    w = weights.centred.reshape(*weights.centred.shape, 1, 1) if is_dense else weights.centred
+    if not node.args[1].static:
+        return product_of_computed(describer, node, name)
     image = call("reshape", x.q, shape=(*x.shape, 1, 1), span=node.span) if is_dense else x.q
     attrs = {**node.attrs, "pad_value": x.zero_point}
     span = node.span.merged(node.args[1].span)
+    weights = static_weights(node.args[1], name)
+    if isinstance(weights, Refusal):
+        two = two_digits(node.args[1]) if describer.core else None
+        if two is None:
+            return weights
+        coarse, fine = (_of_image(each) for each in two) if is_dense else two
+        op = "conv3d" if is_volume else "conv2d"
+        return product_of_two(x, image, op, (coarse, fine), attrs, node.shape, span) or weights
+    w = _of_image(weights).centred if is_dense else weights.centred
     if _copies(w) > _MOST_COPIES:
         return _product_by_digits(x, image, replace(weights, centred=w), node, attrs, name)
     narrow, copies, groups = _narrow(w, 1 if is_dense else node.attr("groups"))
@@ -43,6 +51,11 @@ def weighted(describer: Describer, node: Call, name: str) -> IntegerForm:
     constant = Constant(narrow, weights.name, node.args[1].span)
     accumulator = call("conv3d" if is_volume else "conv2d", image, constant, span=span, **attrs)
     return _affine_product(x, accumulator, replace(weights, centred=w), node.shape, span)
+
+
+def _of_image(w: Weights) -> Weights:
+    """Those of a dense layer, which is a 1 x 1 convolution."""
+    return replace(w, centred=w.centred.reshape(*w.centred.shape, 1, 1))
 
 
 def product_of_computed(describer: Describer, node: Call, name: str) -> IntegerForm:

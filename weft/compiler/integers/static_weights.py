@@ -15,6 +15,8 @@ from .form import Float64, Refusal
 
 _MOVES = (Family.MOVE, Family.INDEX)
 
+LARGEST_SIGNED = 127
+
 
 @dataclass(frozen=True, eq=False)
 class Weights:
@@ -45,11 +47,65 @@ def static_weights(node: Expr, name: str) -> Weights | Refusal:
     high = np.max(scales, axis=inner, where=centred != 0, initial=-np.inf)
     low = np.min(scales, axis=inner, where=centred != 0, initial=np.inf)
     unknown = high < low  # a channel of zeros, or without weights
-    if np.any(high > low):
-        return Refusal(f"the weights of {name} have more than one scale in an output channel")
     high = np.where(unknown, 1.0, high)
+    if np.any((high > low) & ~unknown):
+        whole = _in_one_unit(centred, scales)
+        if whole is None:
+            return Refusal(f"the weights of {name} have more than one scale in an output channel")
+        centred, high = whole
+    return Weights(centred, high, _name(node))
+
+
+def two_digits(node: Expr) -> tuple[Weights, Weights] | None:
+    """Weights of any scales as the sum of two numbers of 8 bits, the second ones 256 times finer, each within half of
+    the finer unit: a 65,000th of the largest weight of its output channel. None for what is no quantised constant."""
+    found = _integers_and_scales(node) if node.static else None
+    if found is None:
+        return None
+    values = found[0] * found[1]
+    largest = np.max(np.abs(values), axis=tuple(range(1, values.ndim)), initial=0)
+    unit = np.where(largest > 0, largest / _LARGEST_OF_TWO, 1.0)
+    whole = np.rint(values / _beside(unit, values)).astype(np.int32)
+    low = (whole + 128) % 256 - 128
+    return Weights((whole - low) >> 8, unit * 256, _name(node)), Weights(low, unit, _name(node))
+
+
+_LARGEST_OF_TWO = 127 * 256 + 127
+_MOST_PARTS = 15
+_SAME = 2.0**-22
+"""Relative: how far two quotients of float32 may be apart that stand for the same one."""
+
+
+def _in_one_unit(centred: Array, scales: Float64) -> tuple[Array, Float64] | None:
+    """The same weights under one scale an output channel, where 8 bits hold whole multiples of one."""
+    found, units = np.empty(centred.shape, np.int64), np.ones(len(centred))
+    for place, (row, by) in enumerate(zip(centred, scales, strict=True)):
+        used = np.unique(by[row != 0])
+        if not len(used):
+            found[place] = 0
+            continue
+        least = used[np.argmin(np.abs(used))]
+        for parts in range(1, _MOST_PARTS + 1):
+            factors = used * parts / least
+            if np.all(np.abs(factors - np.rint(factors)) <= _SAME * np.abs(factors)):
+                break
+        else:
+            return None
+        units[place] = least / parts
+        found[place] = row * np.rint(by / units[place]).astype(np.int64)
+        if np.abs(found[place]).max() > LARGEST_SIGNED:
+            return None
+    return found, units
+
+
+def _beside(values: Float64, weights: Array) -> Float64:
+    """One number an output channel, as it broadcasts with weights."""
+    return values.reshape(-1, *(1 for _ in weights.shape[1:]))
+
+
+def _name(node: Expr) -> str:
     names = [item.name for item in topological_order(node) if isinstance(item, Constant) and item.name]
-    return Weights(centred, high, names[0] if names else "")
+    return names[0] if names else ""
 
 
 def _centred(node: Call) -> Array:

@@ -44,7 +44,7 @@ def handed_over(x: IntegerForm, name: str, span: Span) -> Expr | None:
 
 def _is_product(node: Expr) -> bool:
     """Whether an accumulator is, below sums with other things, a convolution or a product."""
-    while isinstance(node, Call) and node.op == "add":
+    while isinstance(node, Call) and node.op in ("add", "multiply_accumulate"):
         node = node.args[0]
     entry = operator_of(node)
     return entry is not None and entry.anchor in (Anchor.CONVOLUTION, Anchor.PRODUCT) and node.dtype == "int32"

@@ -89,7 +89,7 @@ class _Legaliser:
         self.tables: set[int] = set()
         self.functions: set[int] = set()
         whole_factors = float32 and any(map(rounds_in_float32, nodes))
-        self.describer = Describer(self.described, self.integers, self.uses, block, volumes, whole_factors)
+        self.describer = Describer(self.described, self.integers, self.uses, block, volumes, whole_factors, core)
 
     def run(self) -> Module:
         body = self.module.main.body
