@@ -9,6 +9,7 @@ from itertools import groupby
 from ....collector import collector_waits
 from ....imports import IMPORTS
 from ...model import HostCode, HostProgram, KernelCode, LaunchCall, LaunchStep
+from ...tensor.calls import TensorIntrinsic
 from .llvm.object_code import cached, cached_object, code_key, found_object
 from .llvm.rounds import Rounds, counter_bytes
 from .llvm.threads import TEAM_BYTES, pool_text
@@ -146,8 +147,9 @@ def _stretches(program: HostProgram, *, single: bool) -> list[list[tuple[int, _L
     return [stretch for stretch in stretches if stretch]
 
 
-def check_host_program(program: HostProgram) -> None:
+def check_host_program(program: HostProgram, intrinsics: Callable[[str], TensorIntrinsic] | None = None) -> None:
     """Prove that a program from a file does no harm; kernels that were proved before are looked up on disk.
+    ``intrinsics`` finds those of the target by name; the CPU's by default.
 
     CompileError names what is refused.
     """
@@ -155,4 +157,4 @@ def check_host_program(program: HostProgram) -> None:
         from ..loops.kept_proofs import prove_program
         from .intrinsics import intrinsic_named
 
-    prove_program(program, intrinsic_named)
+    prove_program(program, intrinsics or intrinsic_named)

@@ -12,6 +12,7 @@ from math import prod
 
 from ...model import KernelCode
 from ...tensor.bounds import is_within
+from ...tensor.calls import Operand
 from ...tensor.errors import TensorError
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.intervals import Facts, Interval
@@ -109,6 +110,16 @@ def check_kernel(
         func.params,
         tuple(buffer.name in written for buffer in func.params),
         tuple(buffer in prover.paired for buffer in func.params),
+    )
+
+
+def _has_steps(strides: tuple[int, ...], operand: Operand) -> bool:
+    """Whether a tile's steps are those that the intrinsic declares, or any forward where the call has them."""
+    if len(strides) != len(operand.strides):
+        return False
+    return all(
+        step == own if own is not None else step > 0 and step % operand.align == 0
+        for step, own in zip(strides, operand.strides, strict=True)
     )
 
 
@@ -242,8 +253,8 @@ class _Prover:
         for operand, region in zip(call.intrinsic.operands, call.operands, strict=True):
             buffer = region.buffer
             strides = self.strides.get(buffer.name, buffer.strides)
-            declared = (operand.shape, operand.strides, operand.dtype)
-            if (region.shape, region.strides, buffer.dtype) != declared:
+            declared = (operand.shape, operand.dtype)
+            if (region.shape, buffer.dtype) != declared or not _has_steps(region.strides, operand):
                 raise UncheckedKernelError(f"the tile for {operand.name!r} of {call.intrinsic.name!r} is another",
                                            at=f"buffer {buffer.name!r}")  # fmt: skip
             if operand.name == getattr(call.intrinsic.emits, "bears_pairs", ""):

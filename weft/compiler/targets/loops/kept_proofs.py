@@ -12,9 +12,13 @@ from ..sources import sources_digest
 from .check_kernel import CheckedKernel, Elements, check_kernel
 from .check_program import check_program
 
+OWN = (__package__ or "").partition(".")[0]
+"""The package whose sources are in each key."""
+
 
 def prove_program(program: HostProgram, intrinsics: Callable[[str], TensorIntrinsic]) -> None:
-    """Prove that a program from a file does no harm; ``intrinsics`` finds those of the target by name.
+    """Prove that a program from a file does no harm; ``intrinsics`` finds those of the target by name. Those of a
+    target from outside are in no key: such a program is proved each time.
 
     CompileError names what is refused.
     """
@@ -33,7 +37,10 @@ def _proved(
         params = [(buffer.name, buffer.shape, buffer.dtype, buffer.scope) for buffer in kernel.params]
         return json.dumps([params, kernel.written, kernel.paired]).encode()
 
-    key = cache_key(sources_digest(), intrinsics.__module__, code, threads, elements)
+    module = str(getattr(intrinsics, "__module__", ""))
+    if module.partition(".")[0] != OWN:
+        return check_kernel(code, threads, intrinsics, elements)
+    key = cache_key(sources_digest(), module, code, threads, elements)
     params, written, paired = json.loads(kept("proofs", f"{key}.json", prove))
     buffers = tuple(Buffer(name, tuple(shape), dtype, scope) for name, shape, dtype, scope in params)
     return CheckedKernel(buffers, tuple(written), tuple(paired))
