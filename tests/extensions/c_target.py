@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from weft.compiler.graph import Call, Module, operator
 from weft.compiler.graph.registry import Fusion
@@ -55,6 +56,8 @@ class CTarget:
     options = COptions
     require_quantised = False
     takes_open_sizes = True
+    prelude = ""  # of a target with instructions of its own: their C, and themselves by name
+    intrinsics: ClassVar[Mapping[str, ir.TensorIntrinsic]] = {}
 
     def passes(self, options: COptions, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:
         return host_passes(quantised=quantised)
@@ -65,13 +68,14 @@ class CTarget:
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:
         if not trusted:
-            check_host_program(program)
+            check_host_program(program, self.intrinsics.__getitem__)
         if processor != "host":
             raise CompileError(f"target 'c' has no compiler for {processor}")
         if program.threads != 1:
             raise CompileError(f"target 'c' runs on one thread, not on {program.threads}")
         options = COptions(program.processor)
-        text = "\n".join([PRELUDE, *map(c_text, program.kernels)])
+        kernels = (c_text(code, self.intrinsics) for code in program.kernels)
+        text = "\n".join([PRELUDE, self.prelude, *kernels])
         return build_program(program, kernels=[object_file(text, options.compiler)])
 
 
@@ -99,9 +103,9 @@ def object_file(text: str, compiler: str) -> bytes:
 # From loop IR to C
 
 
-def c_text(code: KernelCode) -> str:
+def c_text(code: KernelCode, intrinsics: Mapping[str, ir.TensorIntrinsic]) -> str:
     """A kernel as a function in C: of a pointer to each parameter, workspace, thread and counters."""
-    func = parse(code.text)
+    func = parse(code.text, intrinsics)
     strides = {buffer.name: code.windows.get(buffer.name, buffer.strides) for buffer in func.params}
     params = ", ".join(f"{TYPES[buffer.dtype]} *{named(buffer.name)}" for buffer in func.params)
     body = "\n".join(statement(func.body, strides))
@@ -157,6 +161,15 @@ def statement(stmt: ir.Stmt, strides: Mapping[str, Sequence[int]]) -> Iterator[s
                 yield from statement(item, strides)
         case ir.Block(body=ir.Store(buffer, indices, result), init=None) | ir.Store(buffer, indices, result):
             yield f"{element(buffer, indices)} = {value(result)};"
+        case ir.IntrinsicCall(
+            intrinsic, operands, init=None
+        ):  # a pointer to each tile, and steps that are not declared
+            tiles = zip(operands, intrinsic.operands, strict=True)
+            args = [str(arg) for region, each in tiles for arg in (
+                f"&{element(region.buffer, region.indices)}",
+                *(step for step, own in zip(region.strides, each.strides, strict=True) if own is None),
+            )]  # fmt: skip
+            yield f"{intrinsic.name}({', '.join(args)});"
         case _:
             raise CompileError(f"{type(stmt).__name__} has no C")
 
