@@ -31,6 +31,7 @@ BASE = (
     "weft.plugins",
     "weft.records",
     "weft.shown",
+    "weft.roundings",
     "weft.whole",
 )
 """Modules that every part may import; they import nothing of weft but each other."""

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from .api import load
 from .compiler.graph import Call, Expr, GraphError, Module, TensorType, evaluate
+from .compiler.graph.asked_rounding import asked_rounding
 from .compiler.graph.dtypes import STRING, dtype_name
-from .compiler.graph.roundings import rounds_in_float32
 from .compiler.graph.strings import same_strings
 from .compiler.graph.visit import tensor_ends, topological_order
 from .compiler.model import CompiledModel, OpenModel, TensorSpec
@@ -21,6 +21,7 @@ from .compiler.targets.registry import find_target, target_names
 from .compiler.targets.target import Job, Target, target_options
 from .hw.config import CoreConfig
 from .imports import IMPORTS
+from .roundings import HALF_UP
 from .runtime.device import device_names
 
 Array = npt.NDArray[Any]
@@ -104,13 +105,12 @@ def compare(
 
 
 def rounded_apart(module: Module, first: str, second: str, core: CoreConfig) -> int:
-    """How many of a model's values ask for sums that are rounded in float32, as those of LiteRT's files do, where one
-    of the places is a core that rounds exact sums (docs/integers.md), and the other one is not."""
-    if core.float32_rounding:
-        return 0
+    """How many of a model's values ask for sums that are rounded in another way than half up, as those of
+    LiteRT's files do, where one of the places is a core without that (docs/integers.md), and the other one is not."""
     if len({name not in (REFERENCE, *target_names()) or name == "accel" for name in (first, second)}) == 1:
         return 0
-    return sum(map(rounds_in_float32, topological_order(module.main.body)))
+    asked = map(asked_rounding, topological_order(module.main.body))
+    return sum(each not in (HALF_UP, core.rounding) for each in asked)
 
 
 def difference(name: str, a: Array, b: Array, tolerance: float) -> Difference:

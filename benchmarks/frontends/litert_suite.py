@@ -123,7 +123,7 @@ def computed(case: Case, target: str, config: str = "pynq") -> list[Array]:
 
 
 def rounds_exact_sums(target: str, config: str) -> bool:
-    return target == "graph" or (target == "accel" and not load_config(config).float32_rounding)
+    return target == "graph" or (target == "accel" and load_config(config).rounding == "half_up")
 
 
 def compared(got: Array, wanted: Array) -> tuple[str, float, float]:

@@ -13,7 +13,9 @@ from .svg import COLOURS, SOFT, Point, Sheet
 
 ROOT = Path(weft.__file__).parent
 
-BASE = ("content", "errors", "cache", "collector", "files", "imports", "plugins", "records", "shown", "whole")
+BASE = (
+    "content", "errors", "cache", "collector", "files", "imports", "plugins", "records", "roundings", "shown", "whole",
+)  # fmt: skip
 """Modules at the root that any part may import: no arrows are drawn to them."""
 
 PARTS = {

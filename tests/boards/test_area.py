@@ -128,7 +128,7 @@ def test_tables_as_synthesised(core: CoreConfig, tables: int, luts: int, rams: f
 @pytest.mark.parametrize(("core", "luts"), [(PYNQ, 4017), (TINY, 1306)])
 def test_rounding_in_float32_as_synthesised(core: CoreConfig, luts: int) -> None:
     """LUT that it takes more than without: its own modules from Yosys, for xc7."""
-    before, after = asdict(area_of(core)), asdict(area_of(replace(core, float32_rounding=1)))
+    before, after = asdict(area_of(core)), asdict(area_of(replace(core, rounding="float32")))
     assert after["LUT"] - before["LUT"] == pytest.approx(luts, rel=0.03)
     assert (after["DSP"], after["BRAM36"]) == (before["DSP"], before["BRAM36"])
 

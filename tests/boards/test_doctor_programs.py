@@ -68,12 +68,12 @@ def test_tables_are_tried_where_a_core_has_them() -> None:
 
 
 def test_rounding_in_float32_is_tried_where_a_core_has_it() -> None:
-    core = replace(TINY, float32_rounding=1)
+    core = replace(TINY, rounding="float32")
     (trial,) = (each for each in engine_trials(core) if each.name == "vector")
     assert trial.expected[0] is None
-    tried = [each for each in disassemble(core, trial.code) if isinstance(each, Vector) and each.float32]
+    tried = [each for each in disassemble(core, trial.code) if isinstance(each, Vector) and each.rounding]
     assert [each.op for each in tried] == [VectorOp.REQUANTISE]
-    otherwise = [replace(each, float32=0) if isinstance(each, Vector) else each
+    otherwise = [replace(each, rounding=0) if isinstance(each, Vector) else each
                  for each in disassemble(core, trial.code)]  # fmt: skip
     simulator = FunctionalSimulator(core, trial.window.size)
     simulator.dram[:] = trial.window

@@ -37,7 +37,7 @@ from .harness import Harness
 from .prover import Mutant, Proof
 from .queues import NARROW
 
-FLOAT32 = replace(NARROW, float32_rounding=1)
+FLOAT32 = replace(NARROW, rounding="float32")
 
 
 def prove_falls(harness: Harness, rank: Value, moves: Any, name: str = "rank_falls") -> None:

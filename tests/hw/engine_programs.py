@@ -45,7 +45,7 @@ TABLES = CoreConfig(
 
 FLOAT32 = CoreConfig(
     block_in=4, block_out=4, inp_depth=16, wgt_depth=8, acc_depth=512, out_depth=128, acc_banks=2, queue_depth=4,
-    float32_rounding=1,
+    rounding="float32",
 )  # fmt: skip
 """Requantises may round as float32 does."""
 
@@ -109,7 +109,7 @@ def vectors(draw: Any, config: CoreConfig) -> Instruction:
         high=draw(limits),
         left_shift=draw(st.integers(0, 31)),
         table=draw(st.integers(0, config.tables)) if takes_table else 0,
-        float32=draw(flags) if config.float32_rounding else 0,
+        rounding=draw(flags) if config.rounding != "half_up" else 0,
     )
 
 

@@ -38,7 +38,7 @@ def test_pynq_has_the_buffer_sizes_of_vta() -> None:
         ({"inp_depth": 2048.0}, r"inp_depth must be an integer, not 2048\.0"),
         ({"name": {}}, r"name must be a text, not \{\}"),
         ({"block_in": 128, "block_out": 128}, r"one wgt entry would be 131072 bits wide"),
-        ({"float32_rounding": 2}, "float32_rounding must be 0 or 1, not 2"),
+        ({"rounding": "up"}, "rounding must be one of half_up, float32, not 'up'"),
         ({"tables": 3}, r"tables must be 0 or a power of two in 1\.\.16, not 3"),
         ({"tables": 32}, r"tables must be 0 or a power of two in 1\.\.16, not 32"),
         ({"tables": -1}, r"tables must be 0 or a power of two in 1\.\.16, not -1"),
@@ -112,9 +112,9 @@ def test_a_configuration_of_before_tables_is_a_core_without_them() -> None:
 
 
 def test_a_core_that_does_not_round_in_float32_is_the_core_of_before() -> None:
-    assert "float32_rounding" not in PYNQ.to_json()
+    assert "rounding" not in PYNQ.to_json()
     assert PYNQ.hash64 == 0x89C05567F96309B8
-    rounds = replace(PYNQ, float32_rounding=1)
+    rounds = replace(PYNQ, rounding="float32")
     assert CoreConfig.from_json(rounds.to_json()) == rounds
     assert rounds.hash64 != PYNQ.hash64
 

@@ -25,7 +25,7 @@ from weft.hw.weight_form import FOUR_BITS
 
 PAGE = Path(__file__).parents[2] / "docs" / "isa.md"
 
-FLOAT32 = replace(PYNQ, name="float32", float32_rounding=1)
+FLOAT32 = replace(PYNQ, name="float32", rounding="float32")
 
 CONFIGS = [
     TINY,
@@ -35,7 +35,7 @@ CONFIGS = [
     replace(PYNQ, batch=2, block_in=8, bus_bits=512, depthwise=0),
     replace(PYNQ, tables=2),
     replace(TINY, tables=16),
-    replace(TINY, tables=16, float32_rounding=1),
+    replace(TINY, tables=16, rounding="float32"),
     FLOAT32,
 ]
 
@@ -286,10 +286,13 @@ def test_a_core_without_tables_has_no_field_for_them() -> None:
 
 
 def test_a_core_that_does_not_round_in_float32_has_no_field_for_it() -> None:
-    vector = isa.Vector(op=VectorOp.REQUANTISE, dst=3, a=4, b=5, left_shift=31, float32=1)
-    with pytest.raises(InstructionError, match="'pynq' does not round as float32 does; hint: a configuration with fl"):
+    vector = isa.Vector(op=VectorOp.REQUANTISE, dst=3, a=4, b=5, left_shift=31, rounding=1)
+    with pytest.raises(
+        InstructionError,
+        match="'pynq' rounds half up, and in no other way; hint",
+    ):
         isa.encode(PYNQ, vector)
-    plain = replace(vector, float32=0)
+    plain = replace(vector, rounding=0)
     assert isa.encode(FLOAT32, plain) == isa.encode(PYNQ, plain)  # programs of before are what they were
     with pytest.raises(InstructionError, match="VECTOR: reserved bits are set"):
         decode(PYNQ, isa.encode(FLOAT32, vector))
@@ -313,7 +316,7 @@ def test_every_number_of_tables_leaves_the_instructions_their_size(depth: int) -
             acc_depth=16,
             out_depth=16,
             tables=tables,
-            float32_rounding=1,
+            rounding="float32",
         )
         assert core.index_bits >= (core.tab_depth - 1).bit_length()
         assert isa.instruction_layout(core, Opcode.VECTOR).size == core.instruction_bits

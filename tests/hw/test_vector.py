@@ -69,13 +69,13 @@ def test_requantise_rounds_as_float32_does(benches: dict[str, Bench], seed: int)
     memories.acc[:count] = values
     for place, each in enumerate(parameters):
         memories.acc[count + place : 4 * count : 3] = each
-    order = Vector(op=VectorOp.REQUANTISE, dst=4 * count, a=0, b=count, levels=1, low=-256, high=255, float32=1)
+    order = Vector(op=VectorOp.REQUANTISE, dst=4 * count, a=0, b=count, levels=1, low=-256, high=255, rounding=1)
     program: list[Instruction] = [
         Loop(engine=Engine.VECTOR, level=0, extent=count, a_stride=1, b_stride=3, dst_stride=1),
         replace(order, zero_point=seed - 4),
-        replace(order, target=VectorTarget.OUT, dst=0, float32=seed % 2),  # next to others, which it leaves alone
+        replace(order, target=VectorTarget.OUT, dst=0, rounding=seed % 2),  # next to others, which it leaves alone
         Loop(engine=Engine.VECTOR, level=0, extent=24, a_stride=1, dst_stride=1),
-        *(Vector(op=op, b=5, dst=8, a=2, levels=1, zero=1, float32=1) for op in VectorOp if op != VectorOp.REQUANTISE),
+        *(Vector(op=op, b=5, dst=8, a=2, levels=1, zero=1, rounding=1) for op in VectorOp if op != VectorOp.REQUANTISE),
     ]
     check(benches["float32"], memories, program)
 
@@ -136,7 +136,7 @@ def test_rate(benches: dict[str, Bench], case: str) -> None:
 
 def test_rounding_in_float32_costs_time_once(benches: dict[str, Bench]) -> None:
     """Its pipeline is longer, and there are slots for that."""
-    work = Vector(op=VectorOp.REQUANTISE, target=VectorTarget.OUT, dst=0, a=0, b=128, float32=1)
+    work = Vector(op=VectorOp.REQUANTISE, target=VectorTarget.OUT, dst=0, a=0, b=128, rounding=1)
     assert steady_cycles(benches, [level(0, 100, 1, 1)], work, "float32") == 1
 
 

@@ -97,7 +97,7 @@ def vector_lane(instruction: Vector, a: int, b: int, d: int, shift: int = 0, mul
             scaled = wrap(a + b) * wrap(multiplier, 25)
             amount = min(shift & 63, 62)
             rounded = (scaled + (1 << amount - 1)) >> amount if amount else scaled
-            if instruction.float32:
+            if instruction.rounding:
                 exact = in_24_bits(Fraction(wrap(a + b))) * wrap(multiplier, 25)
                 rounded = round(in_24_bits(exact) / 2**amount)  # halves to even
             clamped = min(max(rounded + instruction.zero_point, instruction.low), instruction.high)

@@ -28,7 +28,7 @@ from .programs import cases
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 CAMPAIGN_CORES = range(44)
 TABLES = replace(TINY, name="tables", tables=2)
-FLOAT32 = replace(TINY, name="float32", float32_rounding=1)
+FLOAT32 = replace(TINY, name="float32", rounding="float32")
 WEIGHTS = replace(TINY, name="weights", weight_group=32)
 SHORT_BURSTS = replace(TINY, name="short-bursts", batch=2, burst_beats=4, read_outstanding=4, write_outstanding=2)
 
@@ -69,7 +69,7 @@ def test_programs_for_a_core_that_rounds_in_float32_round_both_ways():
     for seed in range(300):
         for instruction in random_case(FLOAT32, seeded(seed)).plain:
             if isinstance(instruction, Vector) and instruction.op is VectorOp.REQUANTISE:
-                counts[instruction.float32] += 1
+                counts[instruction.rounding] += 1
     assert counts[0] > 30
     assert counts[1] > 30
 

@@ -225,7 +225,7 @@ def test_a_micro_op_out_of_range_is_counted_from_the_first(instruction: Gemm | V
 
 @pytest.mark.parametrize("zero_point", [-3, 0, 100])
 def test_requantise_rounds_as_float32_does(zero_point):
-    config = replace(SMALL, acc_depth=1024, float32_rounding=1)
+    config = replace(SMALL, acc_depth=1024, rounding="float32")
     memories, expected = Memories(config), Memories(config)
     values, *parameters = float32_operands(np.random.default_rng(zero_point % 256), (200, config.lanes))
     for target in (memories, expected):
@@ -233,7 +233,7 @@ def test_requantise_rounds_as_float32_does(zero_point):
         for place, each in enumerate(parameters):
             target.acc[200 + place : 800 : 3] = each
     instruction = Vector(
-        op=VectorOp.REQUANTISE, dst=800, a=0, b=200, levels=1, zero_point=zero_point, low=-256, high=255, float32=1
+        op=VectorOp.REQUANTISE, dst=800, a=0, b=200, levels=1, zero_point=zero_point, low=-256, high=255, rounding=1
     )
     levels = [LoopLevel(extent=200, dst_stride=1, a_stride=1, b_stride=3)]
     run_vector(memories, LoopNest(tuple(levels)), instruction)
@@ -241,7 +241,7 @@ def test_requantise_rounds_as_float32_does(zero_point):
     assert_equal(memories, expected)
     halves_up = Memories(config)
     halves_up.acc[:800] = memories.acc[:800]
-    run_vector(halves_up, LoopNest(tuple(levels)), replace(instruction, float32=0))
+    run_vector(halves_up, LoopNest(tuple(levels)), replace(instruction, rounding=0))
     assert np.mean(halves_up.acc[800:1000] != memories.acc[800:1000]) > 0.05  # the operands tell one from the other
 
 

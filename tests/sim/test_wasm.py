@@ -99,7 +99,7 @@ def test_random_programs_leave_the_same_bytes(config: CoreConfig) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_requantises_round_in_float32_alike(seed: int) -> None:
     """Random programs hardly ever meet a half."""
-    config, count = replace(TINY, float32_rounding=1), 60
+    config, count = replace(TINY, rounding="float32"), 60
     values, *parameters = float32_operands(np.random.default_rng(seed), (count, config.lanes))
     entries = np.concatenate([values, np.stack(parameters, axis=1).reshape(3 * count, -1)])
     load, vector, store = (engine_mask([each]) for each in (Engine.LOAD, Engine.VECTOR, Engine.STORE))
@@ -109,7 +109,7 @@ def test_requantises_round_in_float32_alike(seed: int) -> None:
              send=vector),
         Loop(engine=Engine.VECTOR, level=0, extent=count, dst_stride=1, a_stride=1, b_stride=3),
         Vector(op=VectorOp.REQUANTISE, target=VectorTarget.OUT, dst=0, a=0, b=count, levels=1, low=-128, high=127,
-               zero_point=seed - 3, float32=1, wait=load, send=store),
+               zero_point=seed - 3, rounding=1, wait=load, send=store),
         Store(index=0, offset=target // config.granule_bytes, rows=1, columns=count, stride=0, wait=vector),
         Finish(),
     ])  # fmt: skip

@@ -86,7 +86,7 @@ def test_a_requantise_rounds_in_float32_or_it_does_not() -> None:
     parameters = [of_int([[value]]) for value in (3, 5, 7)]
     exact, float32 = (
         requantise(KEYS, A[0][:, None], *parameters, (2, -100, 90), rounding=rounding)  # type: ignore[arg-type]
-        for rounding in ("exact", "float32")
+        for rounding in ("half_up", "float32")
     )
     assert (exact != float32).all()
 

@@ -22,6 +22,7 @@ from ..hw.bus import buffer_beats
 from ..hw.config import CoreConfig
 from ..hw.interfaces import chunk_bits
 from ..hw.memories import SCRATCHPADS, Memory
+from ..roundings import FLOAT32
 
 MEASURED_MODULES = Path(__file__).parent / "measured_modules.json"
 """Written by ``benchmarks/hardware/area.py --measured``: each core's modules as the RTL is now."""
@@ -144,7 +145,7 @@ def _tables_in_luts(config: CoreConfig) -> float:
 
 def float32_luts(config: CoreConfig) -> float:
     """LUTs of rounding in float32: in each lane, and of the slots for a longer pipeline."""
-    return 402 + 226 * config.lanes if config.float32_rounding else 0.0
+    return 402 + 226 * config.lanes if config.rounding == FLOAT32 else 0.0
 
 
 def weight_luts(config: CoreConfig) -> float:

@@ -29,6 +29,7 @@ from ..hw.isa import (
     VectorTarget,
 )
 from ..hw.programs import assemble
+from ..roundings import FLOAT32
 from ..sim.dma import transfer_of
 from ..sim.fsim import FunctionalSimulator
 from ..sim.fuzz import add_tokens, seeded
@@ -268,7 +269,7 @@ def _vectors(config: CoreConfig) -> Iterator[Instruction]:
         yield from _dump(config, where, 1, 2 * slot + 1)
     if config.tables:
         yield from _tables(config, operands, 2 * len(VectorOp))
-    if config.float32_rounding:
+    if config.rounding == FLOAT32:
         yield from _float32(config, operands, 2 * len(VectorOp) + 2)  # behind what tables leave
 
 
@@ -293,7 +294,7 @@ def _float32(config: CoreConfig, operands: int, slot: int) -> Iterator[Instructi
         yield Vector(op=VectorOp.ADD, b_immediate=1, b=number, dst=place, a=place)
     yield Loop(engine=Engine.VECTOR, level=0, extent=operands, dst_stride=1, a_stride=1)
     yield Vector(op=VectorOp.SHR, levels=1, b_immediate=1, b=24, dst=0, a=0)
-    yield Vector(op=VectorOp.REQUANTISE, levels=1, dst=0, a=0, b=operands, low=-256, high=255, float32=1)
+    yield Vector(op=VectorOp.REQUANTISE, levels=1, dst=0, a=0, b=operands, low=-256, high=255, rounding=1)
     yield from _dump(config, 0, operands, slot)
 
 

@@ -29,6 +29,7 @@ from ..compiler.targets.target import Job
 from ..compiler.tune.database import Database, Key
 from ..hw.config import CoreConfig
 from ..hw.dram_rate import DramRate
+from ..roundings import HALF_UP
 from ..runtime.profile import LayerProfile, profile
 from ..runtime.profile_whatif import predict_runs
 from ..sim.dram import DramModel
@@ -136,31 +137,31 @@ def open_network(path: str | Path) -> Network:
 
 @lru_cache(maxsize=16)
 def integer_module(
-    path: str, digest: str, batch: int, block: int, tables: bool = False, float32: bool = False
+    path: str, digest: str, batch: int, block: int, tables: bool = False, rounding: str = HALF_UP
 ) -> Module:
     """A network after the passes that know of a core only the ``block`` of its products of computed matrices, and
-    whether it has tables and rounds in float32."""
+    whether it has tables, and how it may round."""
     content = Path(path).read_bytes()
     if hashlib.sha256(content).hexdigest()[:32] != digest:
         raise ExploreError("the file has changed since the exploration began", at=path, hint="begin again")
     source, shapes = for_batch(read(path), batch)
     module, _ = module_and_tail(source, shapes, require_quantised=True)
-    return PassManager(integer_passes(block, tables=tables, core=True, float32=float32)).run(module)
+    return PassManager(integer_passes(block, tables=tables, core=True, rounding=rounding)).run(module)
 
 
 def packed(design: Design, network: Network) -> Module:
     """A network as the design's linker takes it, before chains are made."""
     options = AccelOptions(design.config, design.rate, vthreads=design.vthreads)
-    block, tables, float32 = _integer_form(design)
-    before = [each.name for each in integer_passes(block, tables=tables, core=True, float32=float32)]
+    block, tables, rounding = _integer_form(design)
+    before = [each.name for each in integer_passes(block, tables=tables, core=True, rounding=rounding)]
     passes = find_target("accel").passes(options, quantised=True)[len(before) :]
     with collector_waits():
         return PassManager(passes, ran=before).run(_integers(design, network))
 
 
-def _integer_form(design: Design) -> tuple[int, bool, bool]:
+def _integer_form(design: Design) -> tuple[int, bool, str]:
     core = design.config
-    return Blocks.of(core).product_block, core.tables > 0, core.float32_rounding > 0
+    return Blocks.of(core).product_block, core.tables > 0, core.rounding
 
 
 def _integers(design: Design, network: Network) -> Module:

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..roundings import FLOAT32, HALF_UP, ROUNDINGS
 from ..whole import whole
 from .errors import ConfigError
 from .instruction_checksum import check_bits
@@ -51,11 +52,13 @@ MOST_TABLES = 16
 WEIGHT_GROUPS = (32, 64, 128)
 """Values along the depth that may share the scale and the zero point of 4-bit weights."""
 
-ONCE_CONSTANT = {"burst_beats": 64, "depthwise": 0, "tables": 0, "weight_group": 0, "float32_rounding": 0}
+ONCE_CONSTANT: dict[str, int | str] = {
+    "burst_beats": 64, "depthwise": 0, "tables": 0, "weight_group": 0, "rounding": HALF_UP,
+}  # fmt: skip
 """Fields that configurations of before lack, and their value then."""
 
-LEFT_OUT = ("weight_group", "float32_rounding")
-"""Fields that a configuration's text has only where they are not 0: cores without them keep text and hash."""
+LEFT_OUT = ("weight_group", "rounding")
+"""Fields that a configuration's text has only where they are not as before: cores without them keep text and hash."""
 
 
 def _is_power_of_two(value: int) -> bool:
@@ -67,7 +70,7 @@ def _bits_for_index(depth: int) -> int:
 
 
 def _canonical(values: dict[str, int | str]) -> str:
-    stated = {name: value for name, value in values.items() if value or name not in LEFT_OUT}
+    stated = {name: value for name, value in values.items() if name not in LEFT_OUT or value != ONCE_CONSTANT[name]}
     return json.dumps(stated, sort_keys=True, separators=(",", ":"))
 
 
@@ -99,7 +102,7 @@ class CoreConfig:
     depthwise: int = 0  # 1: GEMM has a depthwise mode, and inp has banks
     tables: int = 0  # of 256 entries in each lane of the vector engine, through which results may pass
     weight_group: int = 0  # 4-bit weights in DRAM: so many along the depth share a scale; 0: loadw unpacks none
-    float32_rounding: int = 0  # 1: a REQUANTISE may round as float32 does
+    rounding: str = HALF_UP  # beside which a REQUANTISE may round so
 
     def __hash__(self) -> int:
         # Of few of the fields: configurations are looked up with every instruction.
@@ -107,7 +110,7 @@ class CoreConfig:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if field.name == "name":
+            if field.name in ("name", "rounding"):
                 continue
             value = getattr(self, field.name)
             number = whole(value)
@@ -162,8 +165,8 @@ class CoreConfig:
             )
         if self.tables and not (_is_power_of_two(self.tables) and self.tables <= MOST_TABLES):
             raise ConfigError(f"tables must be 0 or a power of two in 1..{MOST_TABLES}, not {self.tables}")
-        if self.float32_rounding not in (0, 1):
-            raise ConfigError(f"float32_rounding must be 0 or 1, not {self.float32_rounding}")
+        if self.rounding not in ROUNDINGS:
+            raise ConfigError(f"rounding must be one of {', '.join(ROUNDINGS)}, not {self.rounding!r}")
         self._check_weight_group()
         if self.granule_bytes < 2:
             raise ConfigError(
@@ -399,7 +402,7 @@ TINY = CoreConfig(
 PYNQ = CoreConfig(name="pynq", depthwise=1)
 PYNQ_TABLES = replace(PYNQ, name="pynq-tables", tables=2)  # 8 block RAMs more
 PYNQ_W4 = replace(PYNQ, name="pynq-w4", weight_group=64)
-PYNQ_FLOAT32 = replace(PYNQ, name="pynq-float32", float32_rounding=1)
+PYNQ_FLOAT32 = replace(PYNQ, name="pynq-float32", rounding=FLOAT32)
 WIDE = CoreConfig(name="wide", block_in=32, block_out=32, bus_bits=128)
 
 NAMED: dict[str, CoreConfig] = {

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from ..records import quick_init
+from ..roundings import HALF_UP
 from .config import LOOP_LEVELS, PAD_BITS, STRIDE_BITS, TABLE_ENTRIES, CoreConfig
 from .errors import InstructionError
 from .instruction_checksum import sealed
@@ -240,7 +241,7 @@ def instruction_fields(config: CoreConfig, opcode: Opcode) -> tuple[Field, ...]:
             return (*product, ("depthwise", 1, False), ("row_pitch", index, False), ("column_pitch", index, False))
         case Opcode.VECTOR:
             table: tuple[Field, ...] = (("table", config.tables.bit_length(), False),) if config.tables else ()
-            rounding: tuple[Field, ...] = (("float32", 1, False),) if config.float32_rounding else ()
+            rounding: tuple[Field, ...] = (("rounding", 1, False),) if config.rounding != HALF_UP else ()
             return (
                 ("op", 4, False), ("zero", 1, False), ("levels", 3, False),
                 ("target", VECTOR_TARGET_BITS, False), ("b_immediate", 1, False),
@@ -413,7 +414,7 @@ class Vector(Instruction):
     high: int = 0  # of a REQUANTISE: the largest result
     left_shift: int = 0  # of a REQUANTISE: bits that its result is shifted by
     table: int = 0  # 0: none, n: table n - 1; only on cores that have tables
-    float32: int = 0  # 1: a REQUANTISE rounds as float32 does; only on cores with float32_rounding
+    rounding: int = 0  # 1: a REQUANTISE rounds in the mode that the core has beside half up
 
     @property
     def table_entries(self) -> range:
@@ -546,10 +547,10 @@ def unsealed(config: CoreConfig, instruction: Instruction, *, legal: bool = True
         raise InstructionError(
             f"Vector: core {config.name!r} has no tables", hint="a configuration with tables=1 or more has them"
         )
-    if isinstance(instruction, Vector) and instruction.float32 and not config.float32_rounding:
+    if isinstance(instruction, Vector) and instruction.rounding and config.rounding == HALF_UP:
         raise InstructionError(
-            f"Vector: core {config.name!r} does not round as float32 does",
-            hint="a configuration with float32_rounding=1 does",
+            f"Vector: core {config.name!r} rounds half up, and in no other way",
+            hint="a configuration with another rounding has it",
         )
     if legal and (problem := header_problem(instruction) or body_problem(config, instruction)):
         raise InstructionError(f"{type(instruction).__name__}: {problem}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..roundings import FLOAT32
 from .config import CoreConfig
 
 CLEAR_CYCLES = 16
@@ -91,12 +92,13 @@ class VectorStages:
     @staticmethod
     def of(config: CoreConfig) -> VectorStages:
         """Rounding in float32 takes a stage before the product, and two behind it."""
-        multiply = ADDED_STAGE + 1 + config.float32_rounding
-        shift = multiply + 2 + 2 * config.float32_rounding
+        rounds = config.rounding == FLOAT32
+        multiply = ADDED_STAGE + 1 + rounds
+        shift = multiply + 2 + 2 * rounds
         return VectorStages(multiply, shift, narrow=shift + 2, result=shift + 6)
 
 
 def slots_of(config: CoreConfig) -> int:
     """Vector micro-ops between issue and write, a power of two. One a cycle needs one for each cycle of the pipeline,
     write included (14, or 17 where it rounds in float32), and one more, because room is told early."""
-    return 32 if config.float32_rounding else 16
+    return 32 if config.rounding == FLOAT32 else 16

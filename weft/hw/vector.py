@@ -7,6 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out, connect, flipped
 from amaranth.utils import ceil_log2
 
+from ..roundings import HALF_UP
 from .config import CoreConfig
 from .cycle_class import CycleClass
 from .engine import EngineControl, forward_engine_ports
@@ -129,7 +130,7 @@ class VectorEngine(wiring.Component):
                 task.order.low.eq(vector.low),
                 task.order.high.eq(vector.high),
                 task.order.left_shift.eq(vector.left_shift),
-                *([task.order.float32.eq(vector.float32)] if config.float32_rounding else []),
+                *([task.order.rounding.eq(vector.rounding)] if config.rounding != HALF_UP else []),
                 task.number.eq(control.work.payload.number),
                 task.immediate.eq(vector.b),
                 task.b_immediate.eq(vector.b_immediate),

@@ -8,6 +8,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..roundings import FLOAT32, HALF_UP
 from .config import CoreConfig
 from .isa import CLAMP_BITS, IMMEDIATE_BITS, VectorOp
 from .pipelines import ADDED_STAGE, VectorStages
@@ -50,7 +51,7 @@ KINDS = {
 
 def order_layout(config: CoreConfig) -> data.StructLayout:
     """What the lanes do with the operands of a micro-op."""
-    rounding = {"float32": 1} if config.float32_rounding else {}
+    rounding = {"rounding": 1} if config.rounding != HALF_UP else {}
     return data.StructLayout(
         {
             "op": 4,
@@ -118,7 +119,7 @@ class VectorLanes(wiring.Component):
             lane.load(self, part)
             lane.prepare()
             lane.multiply()
-            if self.config.float32_rounding:
+            if self.config.rounding == FLOAT32:
                 lane.round_factor()
                 lane.round_product()
             lane.accumulate_or_shift()
@@ -138,7 +139,7 @@ class _Lane:
         self.m = m
         self.number = number
         self.orders = orders
-        self.float32 = bool(config.float32_rounding)
+        self.float32 = config.rounding == FLOAT32
         self.stages = stages = VectorStages.of(config)
         register = self.register
         # Operand registers
@@ -228,7 +229,7 @@ class _Lane:
         order, x = self.orders[stage], self.x[stage]
         with m.If(order.valid):
             m.d.sync += self.factor[stage + 1].eq(self.factor[stage])
-            with m.If(order.rounds_in_float32):
+            with m.If(order.rounds_otherwise):
                 m.d.sync += self.x[stage + 1].eq(_without(x, _insignificant(x)))
 
     def round_product(self) -> None:
@@ -237,7 +238,7 @@ class _Lane:
         insignificant = _insignificant(self.product[stage])
         dropped = self.register(f"dropped_{stage + 1}", len(insignificant))
         with m.If(self.orders[stage].valid):
-            rounds = self.orders[stage].rounds_in_float32
+            rounds = self.orders[stage].rounds_otherwise
             m.d.sync += [
                 self.product[stage + 1].eq(self.product[stage]),
                 dropped.eq(Mux(rounds, insignificant, 0)),
@@ -309,7 +310,7 @@ class _Lane:
             rounding = rounds_up = self.register("rounds_up", 1)
             with m.If(saturates.valid):
                 half_of_even = (wide[:2] == 1) & ~self.inexact
-                m.d.sync += rounds_up.eq(~(saturates.rounds_in_float32 & half_of_even))
+                m.d.sync += rounds_up.eq(~(saturates.rounds_otherwise & half_of_even))
         addend = Cat(rounding, rounds.content.zero_point).as_signed()  # 2 * zero_point, + 1 to round
         with m.If(rounds.valid):
             m.d.sync += [values[1].eq(values[0]), rounded.eq((narrow + addend)[1:])]
@@ -360,9 +361,9 @@ class _Order:
         self.op = Signal(data.StructLayout(dict.fromkeys(KINDS, 1)), reset_less=True, name=f"{name}_op")
 
     @property
-    def rounds_in_float32(self) -> Any:
-        """Whether it is a REQUANTISE that does."""
-        return self.op.requantises & self.content.float32
+    def rounds_otherwise(self) -> Any:
+        """Whether it is a REQUANTISE in the mode that the core has beside half up."""
+        return self.op.requantises & self.content.rounding
 
     @property
     def identity(self) -> Any:

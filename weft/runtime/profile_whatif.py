@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..compiler.model import CompiledModel, CoreStep
 from ..hw.config import CoreConfig
@@ -45,7 +46,7 @@ def variants(config: CoreConfig, dram: DramModel) -> tuple[list[Variant], list[O
     the lanes: twice the output channels of array and vector engine, the scratchpads' bytes unchanged.
     """
     faster = replace(dram, bytes_per_cycle=2 * dram.bytes_per_cycle)
-    asked: list[tuple[str, dict[str, int], DramModel, bool]] = [
+    asked: list[tuple[str, dict[str, Any], DramModel, bool]] = [
         ("2x bandwidth", {"bus_bits": 2 * config.bus_bits}, faster, True),
         ("no DRAM latency", {}, replace(dram, latency=1, banks=None), True),
         (

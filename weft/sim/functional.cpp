@@ -357,7 +357,7 @@ class Functional {
         const int64_t b_entries = immediate ? 0 : kBEntries[op], table = word.field(kFieldTable);
         const int64_t point = word.field(kFieldZeroPoint), low = word.field(kFieldLow), high = word.field(kFieldHigh);
         const int64_t left_shift = word.field(kFieldLeftShift);
-        const bool float32 = word.field(kFieldFloat32);
+        const bool otherwise = word.field(kFieldRounding);
         Nest nest = nest_of(word, kVector, word.field(kFieldA), immediate ? 0 : b);
         for (uint64_t left = nest.count(); left--; nest.step()) {
             const Nest::Index at = nest.index();
@@ -380,7 +380,7 @@ class Functional {
                     const int64_t shift = std::min<int64_t>(acc_[(at.b + 2) * lanes + i] & 63, 62);
                     const int64_t half = shift ? int64_t(1) << (shift - 1) : 0;
                     const int64_t rounded =
-                        float32 ? in_float32(biased, factor, shift) : (biased * factor + half) >> shift;
+                        otherwise ? in_float32(biased, factor, shift) : (biased * factor + half) >> shift;
                     value = int64_t(uint64_t(std::min(std::max(rounded + point, low), high)) << left_shift);
                 } else {
                     value = computed(op, first, second);

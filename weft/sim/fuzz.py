@@ -36,6 +36,7 @@ from ..hw.isa import (
 )
 from ..hw.memories import Memory
 from ..hw.weight_form import FOUR_BITS
+from ..roundings import HALF_UP
 from .dma import granules, transfer_of
 from .dram import DramModel
 from .loops import Indices, LoopLevel, LoopNest
@@ -281,7 +282,7 @@ def random_vector(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) ->
         high=draw(-256, 255),
         left_shift=draw(0, 31) if draw(0, 2) == 2 else 0,
         table=draw(0, config.tables) if takes_table else 0,
-        float32=draw(0, 1) if config.float32_rounding else 0,
+        rounding=draw(0, 1) if config.rounding != HALF_UP else 0,
     )
 
 

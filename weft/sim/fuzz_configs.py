@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..hw.config import DEPTHWISE_OUTPUTS, MOST_TABLES, TINY, WEIGHT_GROUPS, CoreConfig
 from ..hw.mac_array_packed import Multipliers
+from ..roundings import FLOAT32
 from .fuzz import Draw, seeded
 
 MOST_MACS = 128
@@ -61,7 +63,7 @@ def campaign_config(number: int) -> CoreConfig:
             deep_enough = max(config.wgt_depth, 2 * group // config.block_in)
             config = replace(config, bus_bits=bus_bits, weight_group=group, wgt_depth=deep_enough)
     if number >= len(CORNERS) and number % FLOAT32_EACH == FLOAT32_EACH - 1:
-        config = replace(config, float32_rounding=1)
+        config = replace(config, rounding=FLOAT32)
     return replace(config, name=f"core-{number}")
 
 
@@ -78,7 +80,7 @@ def random_config(draw: Draw) -> CoreConfig:
 
     while True:
         acc_depth = choose((16, 32, 64, 128, 256, 1024))
-        values = {
+        values: dict[str, Any] = {
             "batch": choose((1, 1, 1, 2, 4, 8)),
             "block_in": choose((2, 4, 4, 8, 16, 32)),
             "block_out": choose((2, 4, 4, 8, 16, 32)),

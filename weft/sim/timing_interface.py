@@ -23,6 +23,7 @@ from ..hw.isa import (
 )
 from ..hw.transfer_kinds import LoadKind, LoadTargets, RecordShape
 from ..hw.weight_form import FOUR_BITS
+from ..roundings import FLOAT32
 from .c_interface import ACTIVITY, BUS_USE, EVENT, CField, CStruct, enumeration, fields, header
 from .dram import DramModel
 from .dram_interface import interface_lines
@@ -36,7 +37,7 @@ CLASSES = 1 << max(kind.value for kind in CycleClass).bit_length()
 OPCODES = 1 << OPCODE_BITS
 """Numbers that an opcode may have."""
 
-_ALL_MODES = replace(PYNQ, depthwise=1, tables=1, float32_rounding=1)
+_ALL_MODES = replace(PYNQ, depthwise=1, tables=1, rounding=FLOAT32)
 FIELDS = tuple(
     dict.fromkeys(name for opcode in Opcode for name, _, _ in HEADER + instruction_fields(_ALL_MODES, opcode))
 )

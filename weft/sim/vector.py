@@ -132,7 +132,7 @@ def requantise(instruction: Vector, value: Int32, bias: Int32, multiplier: Int32
     biased = wrap32(value.astype(np.int64) + bias).astype(np.int64)
     factor = np.asarray(_signed25(multiplier.astype(np.int64)))
     amount = np.minimum(shift & 63, 62).astype(np.int64)
-    if instruction.float32:
+    if instruction.rounding:
         product = biased.astype(np.float32) * factor.astype(np.float32)
         rounded = np.rint(np.ldexp(product.astype(np.float64), -amount)).astype(np.int64)
     else:

@@ -32,6 +32,7 @@ from ..hw.isa import (
 )
 from ..hw.load_counts import takes_records
 from ..hw.memories import Memory
+from ..roundings import HALF_UP
 from ..sim.dma import transfer_of
 from ..sim.fuzz import level_of, touched
 from ..sim.loops import LoopLevel, LoopNest
@@ -176,8 +177,8 @@ def _flag_points(config: CoreConfig) -> Iterator[str]:
         vector = Vector(op=op, zero=zero, b_immediate=immediate, dst=0, a=0, left_shift=1)
         for target in vector_targets(config, op):
             yield from flags_of(config, replace(vector, target=target))
-            if config.float32_rounding and op is VectorOp.REQUANTISE:
-                yield from flags_of(config, replace(vector, target=target, float32=1))
+            if config.rounding != HALF_UP and op is VectorOp.REQUANTISE:
+                yield from flags_of(config, replace(vector, target=target, rounding=1))
             if config.tables and not op.accumulates and target is not VectorTarget.TAB:
                 yield from flags_of(config, replace(vector, target=target, table=1))
     for op, levels in product(VectorOp, range(LOOP_LEVELS + 1)):
@@ -212,8 +213,8 @@ def flags_of(config: CoreConfig, instruction: Instruction) -> Iterator[str]:
                 yield f"{name} {instruction.target.name} by a table"
             if instruction.op is VectorOp.REQUANTISE and instruction.left_shift:
                 yield f"{name} left_shift"
-            if instruction.op is VectorOp.REQUANTISE and instruction.float32:
-                yield f"{name} float32"
+            if instruction.op is VectorOp.REQUANTISE and instruction.rounding:
+                yield f"{name} rounded in the core's mode"
         case Sync():
             yield f"{name} {ENGINE_NAMES[instruction.engine]}"
         case _:

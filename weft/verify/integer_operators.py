@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compiler.graph.roundings import EXACT_SUMS, FLOAT32
+from ..roundings import FLOAT32, HALF_UP
 from .errors import NotProvedError
 from .field import MOST_TERMS, Elements, Numbers, add, halves, join, matrix_product, multiply, of_int
 from .keyed import Keys
@@ -205,7 +205,7 @@ def requantise(context: Context, values: Values, constants: Constants, attrs: At
         return multiply_immediate(context, [narrow], (), {"weight": 1 << left})
     (x,), (bias, multiplier, shift) = values, (each.astype(np.int64) for each in constants[:3])
     zero_point, low, high = attrs["zero_point"], attrs["low"], attrs["high"]
-    keys, rounding = context.keys, attrs.get("rounding", EXACT_SUMS)
+    keys, rounding = context.keys, attrs.get("rounding", HALF_UP)
 
     def of_numbers(table: Numbers) -> Numbers:
         rounded = _rounded(_wrapped(table + bias), multiplier, shift, rounding)

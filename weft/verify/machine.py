@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.graph.roundings import EXACT_SUMS, FLOAT32
 from ..hw.config import LOOP_LEVELS, CoreConfig
 from ..hw.isa import Engine, Finish, Gemm, Instruction, Load, Loop, Scratchpad, Store, Vector, VectorOp, VectorTarget
 from ..hw.load_counts import entries_of, takes_records
 from ..hw.memories import Memory
+from ..roundings import HALF_UP
 from .errors import NotProvedError
 from .field import (
     MOST_TERMS,
@@ -413,7 +413,7 @@ class Machine:
         limits = i.zero_point, i.low, i.high
         elements = requantise(
             self.keys, x, bias, factor, amount, limits, i.left_shift, (rows, each),
-            rounding=FLOAT32 if i.float32 else EXACT_SUMS,
+            rounding=self.config.rounding if i.rounding else HALF_UP,
         )  # fmt: skip
         none, one = np.zeros((1, 1), np.uint8), np.ones((1, 1))
         least, most = (np.full((1, 1), min(end, i.high) << i.left_shift, np.int64) for end in (i.low, i.high))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.graph.roundings import EXACT_SUMS
+from ..roundings import HALF_UP
 from .field import Elements, Numbers, add, of_int, times_power
 from .keyed import Keys, parameter
 
@@ -77,7 +77,7 @@ def vanishes(which: int, bounds: tuple[Numbers, Numbers], other: tuple[Numbers, 
 def requantise(
     keys: Keys, x: Elements, bias: Elements, multiplier: Elements, shift: Elements, limits: tuple[int, int, int],
     left_shift: int = 0, rows: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None,
-    rounding: str = EXACT_SUMS,
+    rounding: str = HALF_UP,
 ) -> Elements:  # fmt: skip
     """``limits``: zero point, low, high. ``rows``: of ``x``, and for each of them the row of the parameters that it
     has; without, ``x`` and the parameters broadcast.

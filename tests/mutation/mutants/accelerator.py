@@ -179,7 +179,7 @@ MUTANTS = (
     ),
     _fault(
         "requantised-without-left-shifts", "operators/intrinsics.py", "forgotten part",
-        "float32 = tuple(param.name for param in scalars), ", "float32 = tuple(param.name for param in _CLAMPS), ",
+        "rounds = tuple(param.name for param in scalars), ", "rounds = tuple(param.name for param in _CLAMPS), ",
         "operators/test_intrinsics.py", "test_kernels.py",
     ),
     _fault(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...roundings import FLOAT32, HALF_UP
 from .. import tensor as te
 from ..graph.ir import Array, Attrs, Call, Constant, TensorType
 from ..graph.registry import (
@@ -22,7 +23,6 @@ from ..graph.registry import (
     call,
     register,
 )
-from ..graph.roundings import EXACT_SUMS, FLOAT32
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, View
 from . import numerics
@@ -181,7 +181,7 @@ register(Operator(
 
 
 REQUANTISE: dict[str, Any] = {"zero_point": 0, "low": -128, "high": 127, "left_shift": 0, "out": "int8",
-                               "rounding": EXACT_SUMS}  # fmt: skip
+                               "rounding": HALF_UP}  # fmt: skip
 """The attributes of a requantise, with their defaults."""
 
 
@@ -222,7 +222,7 @@ def _requantise(x: Array, *params: Array, **attrs: Any) -> Array:
 
 def requantised(
     x: tir.Expr, bias: tir.Expr, multiplier: tir.Expr, shift: tir.Expr, zero_point: tir.Expr | int,
-    low: tir.Expr | int, high: tir.Expr | int, left_shift: tir.Expr | int = 0, *, rounding: str = EXACT_SUMS,
+    low: tir.Expr | int, high: tir.Expr | int, left_shift: tir.Expr | int = 0, *, rounding: str = HALF_UP,
 ) -> tir.Expr:  # fmt: skip
     """One element of a requantise as an expression, of int64. A zero point or a left shift that is the number 0 is not
     written down.

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...roundings import FLOAT32, HALF_UP
 from ..graph.dtypes import EXACT_IN_FLOAT32
 from ..graph.ir import Array
-from ..graph.roundings import EXACT_SUMS, FLOAT32
 
 Int32 = NDArray[np.int32]
 
@@ -176,7 +176,7 @@ def requantise(
     high: int,
     left_shift: int,
     out: str,
-    rounding: str = EXACT_SUMS,
+    rounding: str = HALF_UP,
 ) -> Array:
     """``clamp(((x + bias) * multiplier + half >> shift) + zero_point) << left_shift``; parameters broadcast with x.
     ``rounding``: exact, as this has it, or as float32 does."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...roundings import HALF_UP
 from .. import tensor as te
 from ..graph.dtypes import INTEGERS, SMALL_FLOATS, SMALL_INTEGERS, STORAGE, is_float, numpy_dtype
 from ..graph.dtypes import limits as limits_of
@@ -26,7 +27,6 @@ from ..graph.registry import (
     register,
     unsupported,
 )
-from ..graph.roundings import EXACT_SUMS
 from ..integers.moves import dequantised
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, NotLoweredError, Read, View, along, element_type
@@ -147,12 +147,12 @@ def _sample_quantise(dtype: str) -> Call:
 
 register(Operator(
     "quantise", "x scale zero_point", family=Family.QUANTISE, role=Role.QUANTISE, types=_quantise_type, numpy=_quantise,
-    lower=_lower_quantise, defaults={"axis": 1, "block": 0, "saturate": True, "rounding": EXACT_SUMS},
+    lower=_lower_quantise, defaults={"axis": 1, "block": 0, "saturate": True, "rounding": HALF_UP},
     fusion=Fusion.ELEMENTWISE, gradient=ROUNDS, accuracy=Accuracy.JUMPS, passive=True,
     sample=_sample_quantise,
     doc="ONNX QuantizeLinear: saturate(round_half_even(x / scale) + zero_point), in the zero point's type; "
     "x is divided in the scale's type; NaN gives the lowest integer. rounding: of whole-number sums, where x is a "
-    "product in integers: exact, or 'float32' as `requantise_float32` has it.",
+    "product in integers: half up, or 'float32' as `requantise_float32` has it.",
 ))  # fmt: skip
 
 

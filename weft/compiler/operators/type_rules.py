@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...roundings import ROUNDINGS
 from ..graph.dtypes import DTYPES
 from ..graph.ir import Attrs, GraphError, TensorType
 from ..graph.registry import TypeRule
-from ..graph.roundings import ROUNDINGS
 from .numerics import output_size
 
 

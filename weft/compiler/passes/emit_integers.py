@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...roundings import FLOAT32, HALF_UP
 from ..graph import Anchor, Array, Call, Constant, Expr, Family, Span, call, operator_of
 from ..graph.host import host_call
-from ..graph.roundings import EXACT_SUMS, FLOAT32
 from ..graph.visit import respan
 from ..integers.form import (
     INT32_SAFE,
@@ -33,7 +33,7 @@ _WHOLE = 2.0**-20  # of a bias: it was written as real number, in float32
 _NEGLIGIBLE = 1 / 4096  # a channel that contributes less than this part of a digit is a constant
 
 
-def quantised(x: Real, scale: float, zero_point: int, span: Span, rounding: str = EXACT_SUMS) -> Expr | Refusal:
+def quantised(x: Real, scale: float, zero_point: int, span: Span, rounding: str = HALF_UP) -> Expr | Refusal:
     """``round(x / scale) + zero_point``, saturated to int8, in integer operators; or why that is not possible.
 
     ``span`` stands for the quantise node; the result carries it and the nodes behind ``x``. ``rounding``: how sums are
@@ -116,9 +116,7 @@ def requantised_within(x: Affine, scale: float, limits: tuple[int, int], span: S
     return call("requantise", *args, low=int(low), high=int(high), out="int32", span=span)
 
 
-def _quantised_affine(
-    x: Affine, scale: float, zero_point: int, span: Span, rounding: str = EXACT_SUMS
-) -> Expr | Refusal:
+def _quantised_affine(x: Affine, scale: float, zero_point: int, span: Span, rounding: str = HALF_UP) -> Expr | Refusal:
     limits = limits_of(x.low, x.high, scale, zero_point)
     in_float32 = _in_float32(x, scale, zero_point, limits, span) if rounding == FLOAT32 else None
     result = in_float32 or _rounded_once(x, scale, zero_point, limits, span)

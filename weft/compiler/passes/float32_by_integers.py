@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...roundings import FLOAT32
 from ..graph import Call, Constant, Expr, call
-from ..graph.roundings import FLOAT32
 from ..operators.numerics import quantise_multiplier
 from .manager import rule_pass
 

@@ -7,11 +7,12 @@ Unused expressions are never part of the result, so all three are built eagerly.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 import numpy as np
 
+from ...roundings import HALF_UP, ROUNDINGS
 from ..graph import (
     Anchor,
     Call,
@@ -32,9 +33,9 @@ from ..graph import (
     topological_order,
     use_counts,
 )
+from ..graph.asked_rounding import asked_rounding
 from ..graph.evaluate import static_value
 from ..graph.host import host_call, renumber
-from ..graph.roundings import EXACT_SUMS, rounds_in_float32
 from ..integers.describer import Describer
 from ..integers.form import IntegerForm, Refusal, concatenated
 from ..scope import Scope
@@ -53,15 +54,15 @@ STEPS_OF_A_TABLE = 2
 
 def legalise_for(
     block: int, scope: Scope = Scope.PRODUCTS, *, volumes: bool = False, tables: bool = False, core: bool = False,
-    float32: bool = True,
+    roundings: Collection[str] = ROUNDINGS,
 ) -> Pass:  # fmt: skip
     """The pass for an array that multiplies computed matrices, ``block`` channels at a time; 0: the host does.
     ``volumes``: whether there are convolutions over volumes of bytes. ``tables``: whether the core has tables.
-    ``core``: whether products run beside the host, which gets their sums where it needs them as floats. ``float32``:
-    whether what multiplies rounds sums in float32, where the model asks for that."""
+    ``core``: whether products run beside the host, which gets their sums where it needs them as floats.
+    ``roundings``: how what multiplies may round sums; where the model asks for another, it rounds half up."""
 
     def run(module: Module) -> Module:
-        return _Legaliser(module, block, scope, volumes, tables, core, float32).run()
+        return _Legaliser(module, block, scope, volumes, tables, core, roundings).run()
 
     return Pass("legalise", run, stage="integer", tolerance=0.25, about=__doc__ or "")
 
@@ -72,13 +73,20 @@ legalise = legalise_for(0)
 
 class _Legaliser:
     def __init__(
-        self, module: Module, block: int, scope: Scope, volumes: bool, core_tables: bool, core: bool, float32: bool
+        self,
+        module: Module,
+        block: int,
+        scope: Scope,
+        volumes: bool,
+        core_tables: bool,
+        core: bool,
+        roundings: Collection[str],
     ) -> None:
         self.module = module
         self.scope = scope
         self.core = core
         self.core_tables = core_tables
-        self.float32 = float32
+        self.roundings = roundings
         self.uses = use_counts(module.main.body)
         nodes = topological_order(module.main.body)
         self.order = {id(node): place for place, node in enumerate(nodes)}
@@ -88,7 +96,7 @@ class _Legaliser:
         self.unasked: dict[int, Callable[[], Expr]] = {}  # makes `floats` of calls: most have readers of integers alone
         self.tables: set[int] = set()
         self.functions: set[int] = set()
-        whole_factors = float32 and any(map(rounds_in_float32, nodes))
+        whole_factors = any(self._rounding(node) != HALF_UP for node in nodes)
         self.describer = Describer(self.described, self.integers, self.uses, block, volumes, whole_factors, core)
 
     def run(self) -> Module:
@@ -181,6 +189,11 @@ class _Legaliser:
             return Constant((node.value.astype(np.int16) - 128).astype(np.int8), node.name, node.span)
         return call("to_signed", node, span=node.span) if node.dtype == "uint8" else node
 
+    def _rounding(self, node: Expr) -> str:
+        """What a quantise asks for, where it can be had."""
+        asked = asked_rounding(node)
+        return asked if asked in self.roundings else HALF_UP
+
     def _quantise(self, node: Call) -> Expr:
         source, scale, zero_point = node.args
         offset = 128 if node.dtype == "uint8" else 0
@@ -208,7 +221,7 @@ class _Legaliser:
         reason = described.reason if isinstance(described, Refusal) else ""
         if isinstance(scale, Constant) and isinstance(zero_point, Constant) and not isinstance(described, Refusal):
             zero = int(zero_point.value) - offset
-            rounding = str(node.attr("rounding")) if self.float32 else EXACT_SUMS
+            rounding = self._rounding(node)
             result = quantised(described, float(scale.value), zero, node.span, rounding)
             if not isinstance(result, Refusal):
                 return result

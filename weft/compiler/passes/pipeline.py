@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...imports import IMPORTS
+from ...roundings import FLOAT32, HALF_UP, ROUNDINGS
 from ..graph import Module
 from ..scope import Scope
 from .cleanup import cse, dce, fold_constants
@@ -73,16 +74,17 @@ def _float_loops() -> Pass:
 
 def integer_passes(
     block: int = 0, scope: Scope = Scope.PRODUCTS, *, volumes: bool = False, tables: bool = False, core: bool = False,
-    float32: bool = False,
+    rounding: str = HALF_UP,
 ) -> list[Pass]:  # fmt: skip
     """From a model as read to the integer contract, for an array that multiplies computed matrices, ``block`` channels
     at a time; 0: the host does. ``volumes``: whether the target has convolutions over volumes of bytes. ``tables``:
-    whether its core has tables. ``core``: whether it has a core beside the host. ``float32``: whether its core rounds
-    in float32."""
+    whether its core has tables. ``core``: whether it has a core beside the host. ``rounding``: how
+    that may round beside half up; what is no core rounds as it is asked to."""
     windows = windows_of_volumes if volumes else plain_windows
+    roundings = (HALF_UP, rounding) if core else ROUNDINGS
     return [
         unroll_quantised_loops, fold_constants, simplify, fold_batch_norm, windows, fold_constants, simplify, cse,
         _float_loops(),
-        legalise_for(block, scope, volumes=volumes, tables=tables, core=core, float32=float32 or not core),
-        *([float32_by_integers] if float32 else []), simplify, fold_constants, cse, dce,
+        legalise_for(block, scope, volumes=volumes, tables=tables, core=core, roundings=roundings),
+        *([float32_by_integers] if rounding == FLOAT32 else []), simplify, fold_constants, cse, dce,
     ]  # fmt: skip

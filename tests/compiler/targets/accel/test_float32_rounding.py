@@ -17,7 +17,7 @@ from weft.verify import verify
 from tests.compiler.targets.accel.quantised_layers import module_of, variable
 from tests.verify.planted import with_program
 
-FLOAT32 = replace(TINY, name="float32", float32_rounding=1)
+FLOAT32 = replace(TINY, name="float32", rounding="float32")
 CORES = [FLOAT32, PYNQ_FLOAT32, replace(FLOAT32, batch=2), replace(FLOAT32, block_in=8), replace(FLOAT32, tables=2)]
 
 
@@ -92,7 +92,7 @@ def roundings(model: weft.CompiledModel) -> list[int]:
     """Of each requantise of a model whether it rounds in float32."""
     assert model.core is not None
     programs = [disassemble(model.core.config, step.program) for step in model.programs]
-    return [each.float32 for program in programs for each in program
+    return [each.rounding for program in programs for each in program
             if isinstance(each, Vector) and each.op is VectorOp.REQUANTISE]  # fmt: skip
 
 
@@ -122,8 +122,8 @@ def test_a_requantise_that_rounds_otherwise_is_not_proved() -> None:
     assert model.core is not None
     config = model.core.config
     instructions = disassemble(config, model.programs[0].program)
-    place = next(n for n, each in enumerate(instructions) if isinstance(each, Vector) and each.float32)
-    instructions[place] = replace(instructions[place], float32=0)  # type: ignore[call-arg]
+    place = next(n for n, each in enumerate(instructions) if isinstance(each, Vector) and each.rounding)
+    instructions[place] = replace(instructions[place], rounding=0)  # type: ignore[call-arg]
     assert not verify(with_program(model, 0, assemble(config, instructions))).proved
 
 

@@ -181,11 +181,11 @@ MUTANTS = (
     ),
     Mutant(
         "float32-of-every-requantise", "hw/vector.py", "what kind an operation is",
-        "task.order.float32.eq(vector.float32)", "task.order.float32.eq(1)",
+        "task.order.rounding.eq(vector.rounding)", "task.order.rounding.eq(1)",
     ),
     Mutant(
         "float32-with-the-slots-of-before", "hw/pipelines.py", "queue depth",
-        "return 32 if config.float32_rounding", "return 16 if config.float32_rounding",
+        "return 32 if config.rounding == FLOAT32", "return 16 if config.rounding == FLOAT32",
     ),
     # Tables
     Mutant(

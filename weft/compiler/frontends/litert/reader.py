@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from ....roundings import FLOAT32, HALF_UP
 from ...graph import Constant, Expr, GraphError, Span
 from ...graph.dtypes import FLOATS, numpy_dtype
-from ...graph.roundings import EXACT_SUMS, FLOAT32
 from ..errors import ModelError
 from ..onnx import reader as onnx_reader
 from . import (
@@ -267,7 +267,7 @@ class GraphReader:
         held = result if isinstance(result, Held) else Held.plain(result)
         quantisation = tensor.quantisation if tensor.element in QUANTISED else None
         if quantisation is not None and held.expr.dtype in FLOATS:
-            rounding = FLOAT32 if site.op in ROUNDED_IN_FLOAT32 else EXACT_SUMS
+            rounding = FLOAT32 if site.op in ROUNDED_IN_FLOAT32 else HALF_UP
             return Held(site.quantised(held.expr, quantisation, tensor.element, held.order, rounding), held.order)
         if (held.imaginary is not None) != (tensor.dtype == "complex64"):
             raise site.error(f"tensor {tensor.name!r} is {tensor.dtype}, but what it would hold is not")

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from ....roundings import HALF_UP
 from ...graph import Array, Constant, Expr
 from ...graph.dtypes import FLOATS, numpy_dtype
-from ...graph.roundings import EXACT_SUMS
 from ..errors import ModelError
 from ..onnx.node import Node
 from ..site import OperatorSite, adds_to
@@ -185,7 +185,7 @@ class Site(OperatorSite):
                 Constant(zeros.reshape(shape).astype(numpy_dtype(dtype))))  # fmt: skip
 
     def quantised(
-        self, x: Expr, quantisation: Quantisation, dtype: str, order: Sequence[int] = (), rounding: str = EXACT_SUMS
+        self, x: Expr, quantisation: Quantisation, dtype: str, order: Sequence[int] = (), rounding: str = HALF_UP
     ) -> Expr:
         scales, zeros = self.parameters(quantisation, dtype)
         axis = list(order).index(quantisation.axis) if scales.shape else 1

@@ -84,7 +84,7 @@ def passes_to_integers(core: CoreConfig, integers: str) -> list[Pass]:
 
     return integer_passes(
         Blocks.of(core).product_block, scope_of(integers), tables=core.tables > 0, core=True,
-        float32=core.float32_rounding > 0,
+        rounding=core.rounding,
     )  # fmt: skip
 
 

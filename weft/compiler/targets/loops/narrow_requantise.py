@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ....roundings import HALF_UP
 from ...graph.ir import Call, Constant
-from ...graph.roundings import EXACT_SUMS
 from ...operators.integer import requantise_scalars
 from ...tensor import ir as tir
 from ...tensor.view import View
@@ -46,7 +46,7 @@ def narrow_requantise(call: Call, x: View, parameter: Parameter) -> View | None:
     """A requantise in this form; None where its parameters are not constant, or no shift fits."""
     if not is_requantise(call) or not all(isinstance(arg, Constant) for arg in call.args[1:]):
         return None
-    if call.attr("rounding") != EXACT_SUMS:
+    if call.attr("rounding") != HALF_UP:
         return None
     bias, multiplier, shift = (arg.value.astype(np.int64) for arg in call.args[1:] if isinstance(arg, Constant))
     zero_point, low, high, left_shift = requantise_scalars(call)

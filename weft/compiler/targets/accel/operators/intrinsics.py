@@ -31,7 +31,7 @@ from .....hw.isa import (
     vector_targets,
 )
 from .....hw.memories import Memory
-from ....graph.roundings import EXACT_SUMS, FLOAT32, ROUNDINGS
+from .....roundings import HALF_UP
 from ....operators.integer import requantised
 from ....tensor.intrinsic import scalar, tensor_intrinsic, tile
 from ....tensor.ir import (
@@ -75,7 +75,7 @@ class EmitVector:
     clamps: tuple[str, ...] = ()  # scalars that go into fields of their own name
     padded: bool = False  # a requantise that gives scalar ``pad`` where scalar ``inside`` does not hold
     table: bool = False  # the result passes through operand ``table``
-    float32: bool = False  # a requantise that rounds as float32 does
+    rounds: bool = False  # a requantise that rounds in the mode that its core has
 
 
 @dataclass(frozen=True)
@@ -356,19 +356,19 @@ def requantises(config: CoreConfig) -> list[TensorIntrinsic]:
             if padded and target is VectorTarget.OUT:
                 continue
             name = f"{_requantise_name(rounding)}{_suffix(target)}{'_left_shift' if left_shift in scalars else ''}"
-            fields, float32 = tuple(param.name for param in scalars), rounding == FLOAT32
-            emits = EmitVector(VectorOp.REQUANTISE, target, True, clamps=fields, padded=padded, float32=float32)
+            fields, rounds = tuple(param.name for param in scalars), rounding != HALF_UP
+            emits = EmitVector(VectorOp.REQUANTISE, target, True, clamps=fields, padded=padded, rounds=rounds)
             name, formula = f"{name}_padded" if padded else name, partial(requantised, rounding=rounding)
             variants.append(_vector(name, config, formula, emits, scalars, VectorOp.REQUANTISE.b_entries))
     return variants
 
 
 def _roundings(config: CoreConfig) -> tuple[str, ...]:
-    return ROUNDINGS if config.float32_rounding else (EXACT_SUMS,)
+    return tuple(dict.fromkeys((HALF_UP, config.rounding)))
 
 
 def _requantise_name(rounding: str) -> str:
-    return "requantise" if rounding == EXACT_SUMS else f"requantise_{rounding}"
+    return "requantise" if rounding == HALF_UP else f"requantise_{rounding}"
 
 
 _CLAMPS = tuple(scalar(name, "int64", *CLAMP_RANGE) for name in ("zero_point", "low", "high"))
@@ -389,9 +389,9 @@ def look_ups(config: CoreConfig) -> list[TensorIntrinsic]:
             variants.append(_vector(f"look_up{_suffix(target)}", config, lambda a: a, plain))
         paddings = (False, True) if target is not VectorTarget.OUT else (False,)
         for padded, rounding in product(paddings, _roundings(config)):
-            fields, float32 = tuple(param.name for param in _CLAMPS), rounding == FLOAT32
+            fields, rounds = tuple(param.name for param in _CLAMPS), rounding != HALF_UP
             emits = EmitVector(
-                VectorOp.REQUANTISE, target, True, clamps=fields, padded=padded, table=True, float32=float32
+                VectorOp.REQUANTISE, target, True, clamps=fields, padded=padded, table=True, rounds=rounds
             )
             name = f"{_requantise_name(rounding)}_look_up{_suffix(target)}{'_padded' if padded else ''}"
             formula = partial(requantised, rounding=rounding)

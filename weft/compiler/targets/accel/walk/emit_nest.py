@@ -328,7 +328,7 @@ class NestEmitter:
             b = firsts[2] + to_b if emits.entry_b else immediate
             instruction = Vector(
                 op=emits.op, zero=int(starts and at_start), levels=len(folded.levels), target=emits.target,
-                float32=int(emits.float32),
+                rounding=int(emits.rounds),
                 b_immediate=int(not emits.entry_b), dst=firsts[0] + to_d, a=firsts[1] + to_a, b=b,
                 low=fields.get("low", 0), high=fields.get("high", 0), zero_point=fields.get("zero_point", 0),
                 left_shift=fields.get("left_shift", 0), table=table,
