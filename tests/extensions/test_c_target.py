@@ -245,7 +245,7 @@ def test_the_manual_quotes_this_very_file() -> None:
     assert "class COptions" in quoted
     assert "def why_not" in quoted
     assert quoted in FILE.read_text()
-    assert len(FILE.read_text().splitlines()) <= 210
+    assert len(FILE.read_text().splitlines()) <= 220
 
 
 TOOLS = """
