@@ -66,8 +66,8 @@ def random_forms(seed: int) -> Iterator[Form]:
         draw: Callable[..., Any] = random.choice
         yield Form(
             float(draw((0.2, 0.5, 0.8))), float(draw((0.0, 0.5, 1.0))), str(draw(list(ACTIVATIONS))),
-            bool(draw(2)), str(draw(("int8", "uint8"))), str(draw(("int8", "int8", "int4", "uint8"))), bool(draw(2)),
-            bool(draw(2)),
+            bool(draw(2)), str(draw(("int8", "uint8"))),
+            str(draw(("int8", "int8", "int4", "int4 blocks", "uint8"))), bool(draw(2)), bool(draw(2)),
         )  # fmt: skip
 
 

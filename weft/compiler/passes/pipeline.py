@@ -17,6 +17,7 @@ from .legalise import legalise_for
 from .manager import Pass, PassManager, PassRecord
 from .plain_windows import plain_windows, windows_of_volumes
 from .plugins import insert_passes
+from .resized import resized
 from .scans import scan_bodies, unroll_quantised_loops
 from .simplify import simplify
 
@@ -80,10 +81,10 @@ def integer_passes(
     at a time; 0: the host does. ``volumes``: whether the target has convolutions over volumes of bytes. ``tables``:
     whether its core has tables. ``core``: whether it has a core beside the host. ``rounding``: how
     that may round beside half up; what is no core rounds as it is asked to."""
-    windows = windows_of_volumes if volumes else plain_windows
+    windows = [*([resized] if core else []), windows_of_volumes if volumes else plain_windows]
     roundings = (HALF_UP, rounding) if core else ROUNDINGS
     return [
-        unroll_quantised_loops, fold_constants, simplify, fold_batch_norm, windows, fold_constants, simplify, cse,
+        unroll_quantised_loops, fold_constants, simplify, fold_batch_norm, *windows, fold_constants, simplify, cse,
         _float_loops(),
         legalise_for(block, scope, volumes=volumes, tables=tables, core=core, roundings=roundings),
         *([float32_by_integers] if rounding == FLOAT32 else []), simplify, fold_constants, cse, dce,
