@@ -47,10 +47,12 @@ MAY_IMPORT = {
         "weft.hw.assembly",
         "weft.hw.config",
         "weft.hw.dram_rate",
+        "weft.hw.footprint",
         "weft.hw.load_counts",
         "weft.hw.weight_form",
         "weft.hw.memories",
         "weft.hw.errors",
+        "weft.hw.system_config",
     ),
     # runtime runs what the compiler hands over, and host functions through the operators' own NumPy meanings.
     "weft.runtime": ("weft.sim", "weft.hw", "weft.compiler.model", "weft.compiler.graph", "weft.compiler.operators"),
@@ -80,6 +82,7 @@ MAY_IMPORT = {
         "weft.compiler.graph",
         "weft.compiler.model",
         "weft.compiler.targets.accel.check",
+        "weft.compiler.targets.accel.check_turn",
         "weft.compiler.targets.errors",
     ),
     # A test of the RTL is judged by the functional simulator.
@@ -283,12 +286,15 @@ ACCEL = "weft.compiler.targets.accel"
 ACCEL_ROOMS = {
     f"{ACCEL}.check": (f"{ACCEL}.check_at_once",),
     f"{ACCEL}.check_at_once": (),
+    f"{ACCEL}.check_turn": (f"{ACCEL}.check_at_once",),
     f"{ACCEL}.stream": (),
     f"{ACCEL}.operators": (),
     f"{ACCEL}.schedule": (f"{ACCEL}.operators", f"{ACCEL}.stream"),
     f"{ACCEL}.cost": (f"{ACCEL}.schedule", f"{ACCEL}.operators", f"{ACCEL}.stream"),
     f"{ACCEL}.walk": (f"{ACCEL}.schedule", f"{ACCEL}.operators", f"{ACCEL}.stream"),
-    f"{ACCEL}.link": tuple(f"{ACCEL}.{room}" for room in ("walk", "cost", "schedule", "operators", "stream", "check")),
+    f"{ACCEL}.link": tuple(
+        f"{ACCEL}.{room}" for room in ("walk", "cost", "schedule", "operators", "stream", "check", "check_turn")
+    ),
     f"{ACCEL}.passes": tuple(f"{ACCEL}.{room}" for room in ("link", "walk", "cost", "schedule", "operators", "stream")),
 }
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .runtime.pipeline_module import PipelineModule
     from .runtime.recording import Recording, RecordingDevice, load_recording, save_recording
     from .runtime.replay import replay
+    from .runtime.split_module import SplitModule
     from .runtime.system_module import SystemModule
     from .runtime.trace import write_trace
 
@@ -72,6 +73,7 @@ _PARTS = {
     "runtime.pipeline_module": "PipelineModule",
     "runtime.recording": "Recording RecordingDevice load_recording save_recording",
     "runtime.replay": "replay",
+    "runtime.split_module": "SplitModule",
     "runtime.system_module": "SystemModule",
     "runtime.trace": "write_trace",
 }
@@ -130,6 +132,7 @@ __all__ = [
     "Recording",
     "RecordingDevice",
     "RtlDevice",
+    "SplitModule",
     "SystemConfig",
     "SystemModule",
     "Target",

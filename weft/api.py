@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # what a call needs is imported in it: a model that was compi
     from .runtime.host_steps import Executor
     from .runtime.module import Finish
     from .runtime.pipeline_module import PipelineModule
+    from .runtime.split_module import SplitModule
     from .runtime.system_module import SystemModule
     from .sim.dram import DramModel
     from .verify import Certificate
@@ -41,6 +42,7 @@ class TargetOptions(TypedDict, total=False):
     tuned: str
     vthreads: int
     stages: int
+    split: int
     chains: bool
     hiding: str
     threads: int
@@ -137,21 +139,21 @@ def load(
 def load(
     model: CompiledModel | OpenModel | str | Path, device: str | None = None, *, system: SystemConfig | str | Path,
     dram: DramModel | None = None, progress: Callable[[str], None] | None = None,
-) -> SystemModule | PipelineModule: ...  # fmt: skip
+) -> SystemModule | PipelineModule | SplitModule: ...  # fmt: skip
 
 
 @overload
 def load(
     model: CompiledModel | OpenModel | str | Path, device: SystemConfig, *, dram: DramModel | None = None,
     progress: Callable[[str], None] | None = None,
-) -> SystemModule | PipelineModule: ...  # fmt: skip
+) -> SystemModule | PipelineModule | SplitModule: ...  # fmt: skip
 
 
 def load(
     model: CompiledModel | OpenModel | str | Path, device: str | Device | SystemConfig | None = None, *,
     system: SystemConfig | str | Path | None = None, dram: DramModel | None = None,
     progress: Callable[[str], None] | None = None, kept: int = SIZES_KEPT,
-) -> LoadedModule | OpenModule | SystemModule | PipelineModule:  # fmt: skip
+) -> LoadedModule | OpenModule | SystemModule | PipelineModule | SplitModule:  # fmt: skip
     """Put a compiled model, or the artifact in a file, into memory.
 
     device
@@ -162,8 +164,8 @@ def load(
         (``dram=``); :class:`FsimDevice` and :class:`RtlDevice` take another.
     system
         Several cores on one memory, or the JSON file of such a system: the model runs on all of them at once, an item
-        on each, or of a model that was compiled in stages a stage on each; ``device`` is ``"fsim"`` (the default) or
-        ``"rtl"``. A system may be given as ``device``, too.
+        on each, or of a model that was compiled in stages a stage on each, or of one that was split the same item on
+        all; ``device`` is ``"fsim"`` (the default) or ``"rtl"``. A system may be given as ``device``, too.
     dram
         The memory behind each port of a system; by default that which the model was compiled for.
     progress
@@ -201,10 +203,11 @@ def load(
 def _load_system(
     model: CompiledModel | OpenModel | str | Path, system: SystemConfig | str | Path, device: str | Device | None,
     dram: DramModel | None, progress: Callable[[str], None] | None,
-) -> SystemModule | PipelineModule:  # fmt: skip
+) -> SystemModule | PipelineModule | SplitModule:  # fmt: skip
     with IMPORTS:
         from .hw.system_config import SystemConfig, load_system
         from .runtime.pipeline_module import PipelineModule
+        from .runtime.split_module import SplitModule
         from .runtime.system_module import SystemModule
 
     if isinstance(model, OpenModel):
@@ -222,9 +225,10 @@ def _load_system(
     if isinstance(model, CutModel):
         raise DeviceError(f"results of {model.name!r} have another size in each run", hint="run it without a system")
     trusted = not model.from_file
-    if model.stages > 1:
+    if model.stages > 1 or model.shared_by > 1:
         load_host = partial(_load_host, find_target(model.target), name=model.name, device=None, trusted=trusted)
-        return PipelineModule(model, config, device or "fsim", load_host, dram=dram, progress=progress)
+        kind = SplitModule if model.shared_by > 1 else PipelineModule
+        return kind(model, config, device or "fsim", load_host, dram=dram, progress=progress)
     load_core = partial(_load, progress=progress, trusted=trusted)
     return SystemModule(model, config, device or "fsim", load_core, dram=dram, progress=progress)
 

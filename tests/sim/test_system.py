@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from weft.hw.config import TINY
+from weft.hw.footprint import Intervals
 from weft.hw.isa import Fault
 from weft.hw.programs import assemble
 from weft.hw.register_windows import GROUP_MEMBERS, GROUP_WINDOW, WINDOW_BYTES
@@ -15,7 +16,6 @@ from weft.hw.registers import MAGIC, Register
 from weft.hw.system_config import SystemConfig
 from weft.sim.dram import BusErrors, DramModel
 from weft.sim.errors import SharedBytesError, SimulationError
-from weft.sim.footprint import Intervals
 from weft.sim.fuzz import MEMORY_BYTES
 from weft.sim.fuzz_system import (
     NARROW,

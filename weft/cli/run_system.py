@@ -16,9 +16,12 @@ from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import check_inputs, read_inputs
 from ..runtime.pipeline_module import PipelineModule
+from ..runtime.split_module import SplitModule
 from ..runtime.system_module import SystemModule
 from ..sim.dram import DramModel
 from .output import out, print_json, table
+
+Module = SystemModule | PipelineModule | SplitModule
 
 COLUMNS = ("core", "port", "items", "cycles", "alone", "waited", "MB read", "MB written")
 
@@ -27,8 +30,8 @@ def run_on_system(
     compiled: CompiledModel | OpenModel, system: Path, device: str | None, dram: DramModel | None,
     inputs: Path | None, seed: int, output: Path | None, status: Updates, *, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run an item on each core, or of a model in stages as many items as cores through all of them, and print results,
-    cycles and who waited for the bus.
+    """Run an item on each core, or of a model in stages as many items as cores through all of them, or of one that is
+    split an item on all, and print results, cycles and who waited for the bus.
 
     Random items differ from core to core; those of a file are the same on all.
     """
@@ -40,30 +43,35 @@ def run_on_system(
     module = load(compiled, device, system=system, dram=dram, progress=status.update)
     cores = range(len(module.config.cores))
     indices = index_inputs(compiled)
-    items = [read_inputs(compiled.inputs, inputs, seed + core, indices) for core in cores]
+    split = isinstance(module, SplitModule)
+    items = [read_inputs(compiled.inputs, inputs, seed + core, indices) for core in (cores[:1] if split else cores)]
     status.update("running")
     results = module.run(items)
     if output is not None:
-        write_arrays(output, {f"{name}_{core}": value for core in cores for name, value in results[core].items()})
+        write_arrays(
+            output, {f"{name}_{number}": value for number, each in enumerate(results) for name, value in each.items()}
+        )
     if as_json:
         print_json(system_record(module, results))
         return
     rows = [tuple(_cell(value) for value in record.values()) for record in core_records(module)]
     out.print(table(f"{module.model.name} on {module.config.name}", COLUMNS, rows))
-    out.print(_throughput(module, len(items)))
+    out.print(_speed(module, len(items)))
     if isinstance(module, PipelineModule) and (waits := _waits(module)):
         out.print(waits)
-    kind = "item" if isinstance(module, PipelineModule) else "core"
-    for core in cores:
-        for name, value in results[core].items():
+    kind = "core" if isinstance(module, SystemModule) else "item"
+    for number, each in enumerate(results):
+        for name, value in each.items():
             text = np.array2string(value, threshold=24, precision=5)
             shape = f"{dtype_name(value.dtype)}{list(value.shape)}"
-            out.print(f"{kind} {core}, {name}: {shape}\n{text}", highlight=False, markup=False)
+            out.print(f"{kind} {number}, {name}: {shape}\n{text}", highlight=False, markup=False)
     if output is not None:
         out.print(f"wrote {output}", markup=False)
 
 
-def _throughput(module: SystemModule | PipelineModule, items: int) -> str:
+def _speed(module: Module, items: int) -> str:
+    if isinstance(module, SplitModule):
+        return f"{module.latency:,} cycles for an item, in {module.turns} turns of {len(module.config.cores)} cores"
     if isinstance(module, PipelineModule):
         times = module.alone() / module.interval
         return (f"{items} items in {module.cycles:,} cycles; where all cores are busy, one every {module.interval:,}: "
@@ -82,7 +90,7 @@ def _waits(module: PipelineModule) -> str:
     return "\n".join(lines)
 
 
-def core_records(module: SystemModule | PipelineModule) -> list[dict[str, int | float]]:
+def core_records(module: Module) -> list[dict[str, int | float]]:
     """A record for each core: its cycles, those that it would have taken alone, and the difference."""
     return [
         {
@@ -99,14 +107,15 @@ def core_records(module: SystemModule | PipelineModule) -> list[dict[str, int | 
     ]
 
 
-def system_record(module: SystemModule | PipelineModule, results: list[dict[str, Any]]) -> dict[str, Any]:
+def system_record(module: Module, results: list[dict[str, Any]]) -> dict[str, Any]:
     """What ``--json`` prints."""
     return {
         "model": module.model.name,
         "system": module.config.name,
         "device": module.device.kind,
         "cycles": module.cycles,
-        "cycles_alone": module.alone(),
+        **({} if isinstance(module, SplitModule) else {"cycles_alone": module.alone()}),
+        **({"turns": module.turns, "latency": module.latency} if isinstance(module, SplitModule) else {}),
         **({"interval": module.interval, "waits": module.waits()} if isinstance(module, PipelineModule) else {}),
         "cores": core_records(module),
         "results": [{name: value.tolist() for name, value in each.items()} for each in results],

@@ -388,7 +388,8 @@ class CoreStep:
 
     ``layer_of`` and ``tile_of`` give, for each instruction, the index of its layer in the model and the running number
     of its tile there, so that a cycle can be traced back to the node that caused it. ``stage``: of a pipeline of cores,
-    which of them runs it; stages of the programs of a model never fall.
+    which of them runs it; stages of the programs of a model never fall. ``turn`` and ``core``: where cores share
+    layers, the programs of a turn run at once, one on each core, and those of the next turn once all have ended.
     """
 
     program: npt.NDArray[np.uint8] = field(repr=False)
@@ -398,6 +399,8 @@ class CoreStep:
     layer_of: npt.NDArray[np.int32] = field(repr=False)
     tile_of: npt.NDArray[np.int32] = field(repr=False)
     stage: int = 0
+    turn: int = 0
+    core: int = 0
 
 
 @dataclass(frozen=True)
@@ -497,6 +500,11 @@ class CompiledModel:
     def stages(self) -> int:
         """Cores of the pipeline that its programs are split for: 1 without a split, 0 where nothing runs on a core."""
         return max((step.stage + 1 for step in self.programs), default=0)
+
+    @property
+    def shared_by(self) -> int:
+        """Cores that share each layer: 1 where they do not, 0 where nothing runs on a core."""
+        return max((step.core + 1 for step in self.programs), default=0)
 
     @property
     def wanted_on_host(self) -> frozenset[str]:

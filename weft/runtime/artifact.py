@@ -164,6 +164,8 @@ def _core_step(number: int, step: CoreStep, members: _Members) -> records.CoreSt
         layer_of=members.put(f"programs/{number}.layers.bin", step.layer_of.astype("<i4").tobytes()),
         tile_of=members.put(f"programs/{number}.tiles.bin", step.tile_of.astype("<i4").tobytes()),
         stage=step.stage,
+        turn=step.turn,
+        core=step.core,
     )
 
 
@@ -352,6 +354,8 @@ def _read_core_step(step: records.CoreStepRecord, members: dict[str, bytes]) -> 
         layer_of=_array(members, step.layer_of, (-1,), "int32"),
         tile_of=_array(members, step.tile_of, (-1,), "int32"),
         stage=step.stage,
+        turn=step.turn,
+        core=step.core,
     )
 
 

@@ -51,6 +51,7 @@ def check_model(model: CompiledModel) -> None:
     if model.core is not None:
         _check_window(model.core, model.programs)
         _check_stages(model.programs)
+        _check_turns(model)
     values: Types = {tensor.name: (tensor.shape, tensor.dtype) for tensor in model.inputs}
     in_window: set[str] = set()
     for number, step in enumerate(model.steps):
@@ -132,6 +133,22 @@ def _check_stages(programs: tuple[CoreStep, ...]) -> None:
         if not last <= step.stage <= last + (number > 0):
             raise ArtifactError(f"program {number} is of stage {step.stage}, behind one of stage {last}")
         last = step.stage
+
+
+def _check_turns(model: CompiledModel) -> None:
+    """Of a model that is split, each turn is a program for each core, one behind the other, without a host between."""
+    cores, turns = model.shared_by, 0
+    before: HostStep | CoreStep | None = None
+    for step in model.steps:
+        if isinstance(step, CoreStep):
+            place = (turns // cores, turns % cores) if cores > 1 else (0, 0)
+            if (step.turn, step.core) != place or (step.core and not isinstance(before, CoreStep)):
+                raise ArtifactError(f"program {turns} is of turn {step.turn} for core {step.core}, but should be of "
+                                    f"turn {place[0]} for core {place[1]}, right behind the one before")  # fmt: skip
+            turns += 1
+        before = step
+    if turns % max(cores, 1):
+        raise ArtifactError(f"{turns} programs are no whole turns of {cores} cores")
 
 
 def _check_window(core: CorePart, programs: tuple[CoreStep, ...]) -> None:

@@ -180,6 +180,8 @@ class CoreStepRecord:
     layer_of: str
     tile_of: str
     stage: Index = 0
+    turn: Index = 0
+    core: Index = 0
 
 
 @_part

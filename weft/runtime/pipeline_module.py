@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.model import CompiledModel, CoreStep
 from ..hw.relay_plan import RelayPlan
 from ..hw.system_config import SystemConfig
@@ -25,14 +23,11 @@ from ..sim.system_run import CoreProgram, SystemResult
 from ..sim.timing import predict
 from .device import Progress, memory_of
 from .errors import CoreFaultError, DeviceError, InputError
-from .inputs import check_kind, named_inputs
+from .item_window import Array, Inputs, checked_item, read_outputs, write_inputs, write_model
 from .module import HostRun, LoadHost
 from .run_lock import RunLock
 from .system_device import SystemDevice
-from .system_module import CoreUse, Inputs, check_cores, core_uses, relayed_use, total_cycles
-
-Array = npt.NDArray[Any]
-
+from .system_module import CoreUse, check_cores, core_uses, relayed_use, total_cycles
 
 WINDOWS_A_CORE = 2
 """Windows where cores start each other: while an item is in one of each core, the host has time to fill others."""
@@ -118,7 +113,7 @@ class PipelineModule:
         """
         if isinstance(items, Mapping) or not isinstance(items, Sequence) or not items:
             raise InputError("items must be a list of inputs, at least one", hint="such as one for each core")
-        values = [self._checked(item) for item in items]
+        values = [checked_item(self.model, item) for item in items]
         rounds = range(len(items) + len(self._stages) - 1)
         with self._lock:
             if self._closed:
@@ -132,14 +127,6 @@ class PipelineModule:
                 self._write_model()
                 raise
         return [{tensor.name: each[tensor.name] for tensor in self.model.outputs} for each in values]
-
-    def _checked(self, item: Inputs) -> dict[str, Array]:
-        named = named_inputs(item, [tensor.name for tensor in self.model.inputs])
-        for tensor in self.model.inputs:
-            value = named[tensor.name]
-            check_kind(tensor.name, value.shape, value.dtype, tensor.shape, numpy_dtype(tensor.dtype))
-            named[tensor.name] = np.ascontiguousarray(value)
-        return named
 
     def _relay(self, values: list[dict[str, Array]]) -> RelayResult:
         """All items, by one start of the host."""
@@ -185,11 +172,7 @@ class PipelineModule:
         """The program of a part, once the host has done what comes before it."""
         for host in part.host:
             host.run(values, {}, [])
-        slots, window = self._core.slots, self._window(item)
-        for name in part.program.inputs:
-            if name in values:
-                raw = np.ascontiguousarray(values[name]).reshape(-1).view(np.uint8)
-                window[slots[name].offset :][: raw.size] = raw
+        write_inputs(self._core, part.program, values, self._window(item))
         return self._program(part, item)
 
     def _program(self, part: _Part, item: int) -> CoreProgram:
@@ -199,13 +182,7 @@ class PipelineModule:
                            window_bytes=self._core.window_bytes)  # fmt: skip
 
     def _read(self, step: CoreStep, values: dict[str, Array], item: int) -> None:
-        """What the host wants of a program's results."""
-        window = self._window(item)
-        for name in step.outputs:
-            if name in self._wanted:
-                slot = self._core.slots[name]
-                raw = window[slot.offset :][: slot.nbytes]
-                values[name] = raw.copy().view(slot.dtype).reshape(slot.shape)
+        read_outputs(self._core, step, self._wanted, values, self._window(item))
 
     def _window(self, item: int) -> npt.NDArray[np.uint8]:
         """Of an item; no more items are under way than there are windows."""
@@ -213,11 +190,7 @@ class PipelineModule:
 
     def _write_model(self) -> None:
         for number in range(self._windows):
-            window = self.device.window(number)
-            for constant in self._core.constants:
-                window[constant.offset :][: constant.data.size] = constant.data
-            for step in self.model.programs:
-                window[step.program_offset :][: step.program.size] = step.program
+            write_model(self.model, self.device.window(number))
 
     @property
     def results(self) -> tuple[SystemResult, ...]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ..compiler.model import CompiledModel, CorePart, CoreStep, HostStep
 from ..hw.bus import PAGE_BYTES
@@ -22,15 +21,13 @@ from ..sim.system_run import NOTHING, SystemResult
 from ..sim.timing import predict
 from .device import Progress, memory_of
 from .errors import CoreFaultError, DeviceError, InputError
+from .item_window import Array, Inputs
 from .module import LoadedModule
 from .run_lock import RunLock
 from .system_device import CoreOfSystem, SystemDevice
 
 if TYPE_CHECKING:
     from .profile_system import SystemProfile
-
-Array = npt.NDArray[Any]
-Inputs = Mapping[str, Array] | Array
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from ..hw.assembly import format_instruction
 from ..hw.config import LOOP_LEVELS, PROGRAM_ALIGNMENT, CoreConfig
 from ..hw.decode import decode
 from ..hw.errors import InstructionError
+from ..hw.footprint import Footprint
 from ..hw.isa import (
     ENGINE_NAMES,
     FETCH,
@@ -40,7 +41,6 @@ from ..hw.pipelines import IN_FLIGHT
 from .dma import Transfer, granules, run_load, run_store, transfer_of, transfer_problem
 from .dram import BusErrors
 from .errors import RaceError, SimulationError
-from .footprint import Footprint
 from .gemm import run_gemm
 from .loops import LoopLevel, LoopNest
 from .races import Clock, RaceDetector

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..hw.footprint import Footprint
 from ..hw.relay_plan import RelayPlan
-from .footprint import Footprint
 from .relay_run import Host, RelayResult, check_relay
 from .result import RunResult
 from .system_fsim import FunctionalSystem, check_apart

@@ -7,9 +7,9 @@ from itertools import combinations, permutations
 
 import numpy as np
 
+from ..hw.footprint import Footprint
 from ..hw.system_config import SystemConfig
 from .errors import SharedBytesError
-from .footprint import Footprint
 from .fsim import FunctionalSimulator
 from .result import RunResult
 from .state import Bytes

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from math import prod
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..compiler.graph.ir import Call, Constant, Expr, Function, GraphError, Modu
 from ..compiler.graph.visit import calls
 from ..compiler.model import CompiledModel, CorePart, CoreStep, HostStep, TensorSlot
 from ..compiler.targets.accel.check import Range, check_program
+from ..compiler.targets.accel.check_turn import meeting
 from ..compiler.targets.errors import CompileError
 from ..hw.assembly import format_instruction
 from ..hw.columns import instructions_of
@@ -183,6 +185,9 @@ class _Verification:
             self._program(number, step, core, window, keys, wanted, made)
             made |= set(step.outputs)
             number += 1
+        if self.model.shared_by > 1:
+            for _, turn in groupby(self.model.programs, lambda step: step.turn):
+                self._at_once(core, list(turn))
         self.alarms += spoiled_alarms(self.model, window, wanted)
         lacking = [spec.name for spec in self.model.outputs if spec.name not in made]
         if lacking:
@@ -213,6 +218,14 @@ class _Verification:
         for name in step.outputs:
             run.compare(name)
 
+    def _at_once(self, core: CorePart, steps: Sequence[CoreStep]) -> None:
+        """Programs of a turn mean what they do one after the other, if no core touches what another one writes."""
+        met = meeting(core.config, [step.program for step in steps])
+        if met is not None:
+            one, does, other, place = met
+            reason = f"core {one} may {does} byte {place:#x} of the window, which core {other} writes in the same turn"
+            self.alarms.append(Alarm("program", "", "", reason, program=steps[one].turn * len(steps) + one))
+
 
 class _ProgramRun:
     """One run of a program: compares each layer's result behind the last instruction of the layer."""
@@ -234,6 +247,8 @@ class _ProgramRun:
         return int(self.step.layer_of[place]) if place < len(self.step.layer_of) else -1
 
     def after(self, place: int) -> None:
+        if self.of.model.shared_by > 1:
+            return  # a layer is whole once all cores have ended
         layer = self.ends.get(place, -1)
         if 0 <= layer < len(self.of.model.layers):
             self.compare(self.of.model.layers[layer].output)

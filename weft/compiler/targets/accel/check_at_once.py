@@ -11,7 +11,7 @@ and each write behind the reads since: what lies further back is then behind the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -198,13 +198,7 @@ def _transferred(
     areas = _Areas.of(config, constants)
     if loads := kinds.get(Opcode.LOAD):
         fields = loads.fields
-        pairs = np.stack([fields["scratchpad"], fields["pad_value"]])
-        distinct, which = np.unique(pairs, axis=1, return_inverse=True)
-        members = {int(each): each for each in Scratchpad}
-        examples = [Load(scratchpad=members[scratchpad], pad_value=value, index=0, offset=0, rows=0, columns=0)
-                    for scratchpad, value in distinct.T.tolist()]  # fmt: skip
-        each, size = (np.array([count(config, load) for load in examples], np.int64)[which.reshape(-1)]
-                      for count in (entries_each, bytes_each))  # fmt: skip
+        each, size = of_each_load(config, loads, entries_each), of_each_load(config, loads, bytes_each)
         rows = fields["pad_top"] + fields["rows"] + fields["pad_bottom"]
         counts = rows * (fields["pad_left"] + fields["columns"] + fields["pad_right"]) * each
         for scratchpad in Scratchpad:
@@ -217,6 +211,18 @@ def _transferred(
         size = np.full(len(stores.numbers), config.out_bytes)
         found.append(_in_dram(config, stores, size, window_bytes, areas, write=True))
     return found
+
+
+def of_each_load(config: CoreConfig, loads: Columns, count: Callable[[CoreConfig, Load], int]) -> Ints:
+    """What ``count`` says of each load, which follows from where it loads to, and how."""
+    pairs = np.stack([loads.fields["scratchpad"], loads.fields["pad_value"]])
+    distinct, which = np.unique(pairs, axis=1, return_inverse=True)
+    members = {int(each): each for each in Scratchpad}
+    examples = [
+        Load(scratchpad=members[scratchpad], pad_value=value, index=0, offset=0, rows=0, columns=0)
+        for scratchpad, value in distinct.T.tolist()
+    ]
+    return np.array([count(config, load) for load in examples], np.int64)[which.reshape(-1)]
 
 
 def _consecutive(memory: Memory, numbers: Ints, firsts: Ints, counts: Ints, write: bool) -> _Touched:

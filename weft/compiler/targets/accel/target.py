@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ....hw.config import NAMED, CoreConfig, load_config
 from ....hw.dram_rate import DramRate, parse_dram_rate
+from ....hw.system_config import MOST_CORES
 from ....imports import IMPORTS
 from ...model import CompiledModel, HostCode, HostProgram
 from ..cpu.processor import PROCESSORS, check_named
@@ -36,6 +37,7 @@ class AccelOptions:
     tuned: str = option("", "Database of `weft tune`, whose settings come first. Empty: none.")
     vthreads: int = option(2, "Virtual threads: tiles in flight at once, which hide latency.")
     stages: int = option(1, "Stages of a pipeline: a program for each of so many cores, that take equally long.")
+    split: int = option(1, "Cores that share each layer of an item, for a shorter latency.")
     chains: bool = option(True, "Chains of layers stay on chip where that is faster; slower to compile.")
     hiding: LatencyHiding | str = option(
         "rings", "How latencies are hidden: rings, vthreads (by those alone), or none, where engines wait in turn."
@@ -58,6 +60,11 @@ class AccelOptions:
             raise CompileError(f"vthreads is {self.vthreads}, but must be at least 1")
         if self.stages < 1:
             raise CompileError(f"stages is {self.stages}, but must be at least 1")
+        if not 1 <= self.split <= MOST_CORES:
+            raise CompileError(f"split is {self.split}, but must be 1 to {MOST_CORES}: the cores of a system")
+        if self.stages > 1 and self.split > 1:
+            raise CompileError(f"{self.stages} stages, each split over {self.split} cores",
+                               hint="give stages, for throughput, or split, for latency")  # fmt: skip
         if self.hiding not in list(LatencyHiding):
             raise CompileError(f"hiding is {self.hiding!r}, but must be one of {', '.join(LatencyHiding)}")
         check_threads(self.threads)
@@ -156,7 +163,7 @@ class Accel:
         hiding = LatencyHiding(options.hiding)
         made = link(
             module, core, rate, job, link_host, vthreads=options.vthreads, tuned=tuned, hiding=hiding,
-            stages=options.stages,
+            stages=options.stages, split=options.split,
         )  # fmt: skip
         if made.witness is None:
             return made

@@ -81,7 +81,7 @@ def test_more_stages_than_calls_are_refused() -> None:
         staged([Phase(True, nodes(2))], 3, len)
     with pytest.raises(CompileError, match="stages is 0, but must be at least 1"):
         weft.compile(DIGITS, TINY, stages=0)
-    with pytest.raises(CompileError, match="stages are cut by measured cycles, but nothing measures them"):
+    with pytest.raises(CompileError, match="what cores share is cut by measured cycles, but nothing measures them"):
         compile_model(DIGITS, options={"config": TINY, "stages": 2})
 
 

@@ -20,6 +20,7 @@ from ..cost.first_layer import first_tilings
 from ..cost.tile_costs import fills, narrower_tilings, tilings
 from ..operators.lower import Kernel, Section
 from ..schedule.schedule import schedule_kernel
+from ..schedule.shared import shared
 from ..schedule.tiling import Problem, Tiling
 from ..walk.emit import Emitter
 from ..walk.emit_move import MoveEmitter
@@ -120,7 +121,10 @@ def append(
     name = " and ".join(kernel.name for kernel, _, _ in parts)
     try:
         schedules = [_scheduled(kernel, emitter.config, tiling) for kernel, _, tiling in parts]
-        functions = [(schedule.func, dram) for schedule, (_, dram, _) in zip(schedules, parts, strict=True)]
+        functions = [
+            (shared(schedule.func, Problem(emitter.config, kernel, tiling.threads)), dram)
+            for schedule, (kernel, dram, tiling) in zip(schedules, parts, strict=True)
+        ]
         emitter.emit_in_turn(functions, layer)
     except BoundsError as error:
         raise CompileError(f"what it computes is not known to stay inside of its tensors: {error}",
@@ -139,6 +143,7 @@ class _Alike:
 
     text: str
     sections: tuple[Section, ...]
+    parts: tuple[int, int]
     config: CoreConfig
     tiling: Tiling
     kernel: Kernel = field(compare=False)
@@ -146,12 +151,14 @@ class _Alike:
 
 def _scheduled(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Schedule:
     """As :func:`schedule_kernel`. Networks repeat their kernels, and the proofs of tensorize take long."""
-    known = config, tiling
+    known = config, tiling, kernel.share.parts
     if known not in kernel.schedules:
         nameless = replace(kernel, name="", constants=())
         sections = tuple(replace(section, kept=None) for section in kernel.sections)  # no schedule depends on it
         try:
-            kernel.schedules[known] = _schedule_once(_Alike(kernel.text, sections, config, tiling, nameless))
+            kernel.schedules[known] = _schedule_once(
+                _Alike(kernel.text, sections, kernel.share.parts, config, tiling, nameless)
+            )
         except (CompileError, TensorError):
             return schedule_kernel(kernel, config, tiling)  # its error has the name
     func, trace = kernel.schedules[known]
@@ -166,7 +173,7 @@ def _schedule_once(alike: _Alike) -> tuple[PrimFunc, Trace]:
         made = schedule_kernel(alike.kernel, alike.config, alike.tiling)
         return PrimFunc(made.func.name, made.func.params, made.func.body), made.trace
 
-    return kept_result(schedule, alike.config, "schedule", alike.text, alike.sections, alike.tiling)
+    return kept_result(schedule, alike.config, "schedule", alike.text, alike.sections, alike.parts, alike.tiling)
 
 
 def generate_slice(
@@ -175,6 +182,8 @@ def generate_slice(
 ) -> list[Generated]:  # fmt: skip
     """Append a part of a function, as slices in turn where it has such and they find room. ``places``: of its tensors
     in DRAM. Raises as :func:`generate`."""
+    if Problem(emitter.config, part.kernel, 1).is_empty:
+        return []
     if part.move is not None:
         at = places(part)
         MoveEmitter(emitter, layer).move(

@@ -19,10 +19,12 @@ from ....tensor.errors import TensorError
 from ...errors import CompileError
 from ...target import Job
 from ..check import Range
+from ..check_turn import check_turn, meeting
 from ..operators.filled_parameters import fills_pay
 from ..operators.lower import Kernel
 from ..operators.moves import first_entries
 from ..operators.packed_layout import spread_matrices
+from ..operators.share import Share
 from ..operators.weight_groups import records_of
 from ..stream.latency_hiding import LatencyHiding
 from ..stream.stream import Issue
@@ -38,6 +40,7 @@ from .kept_kernels import kept_result, kernels_are_kept
 from .phases import Phase, check_strict, function_of, is_packed_renaming, split_phases
 from .residents import with_states_apart
 from .slices import CONCAT, MOVE, KernelSlice, slices_of
+from .split import Measure, Slices, fastest_cut, may_follow, slices_of_core
 from .stages import staged
 from .tuned import Lookup
 from .window import DmaWindow
@@ -49,17 +52,19 @@ LinkHost = Callable[[Module], HostProgram]
 def link(
     module: Module, config: CoreConfig, rate: DramRate, job: Job, link_host: LinkHost, *, vthreads: int = 2,
     tuned: Lookup | None = None, hiding: LatencyHiding = LatencyHiding.RINGS, stages: int = 1,
+    split: int = 1,
 ) -> CompiledModel:  # fmt: skip
     """Compile every primitive function of a packed module and put the whole together.
 
     ``rate``: of the DRAM that schedules are chosen for. ``vthreads``: tiles in flight at once. ``tuned``: settings
     that were measured. ``hiding``: of latencies. ``stages``: of a pipeline of cores, each with programs of its own.
+    ``split``: cores that share each layer.
     Tensors that are not alive at the same time share bytes of the window, unless the job keeps them all. Raises
     CompileError that names the function, stage or buffer at fault; every program has passed the checker.
     """
     if job.strict:
         check_strict(module)
-    return _Linker(module, config, rate, job, link_host, vthreads, tuned, hiding, stages).run()
+    return _Linker(module, config, rate, job, link_host, vthreads, tuned, hiding, stages, split).run()
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,8 @@ class _Linker:
     tuned: Lookup | None = None
     hiding: LatencyHiding = LatencyHiding.RINGS
     stages: int = 1
+    split: int = 1
+    turns: int = 0
     tuned_kernels: int = 0
     names: dict[Expr, str] = field(default_factory=dict)
     folded: dict[Expr, Array] = field(default_factory=dict)
@@ -108,11 +115,18 @@ class _Linker:
         }  # fmt: skip
         self._place_constants(slices)
         if self.stages > 1:
-            phases = staged(phases, self.stages, self._measured(phases, slices))
+            cycles = self._measured(phases)
+            phases = staged(phases, self.stages, lambda calls_of: cycles(calls_of, slices))
+        cuts = self._cuts(phases, slices) if self.split > 1 else {}
         self.window.plan_tensors(phases, self.names, self._read_by, reuse=not self.job.keep)
         steps: list[CoreStep | HostStep] = []
         for number, phase in enumerate(phases, 1):
-            steps.append(self._program(phase, slices) if phase.on_core else self._host_step(phase, phases[number:]))
+            if not phase.on_core:
+                steps.append(self._host_step(phase, phases[number:]))
+            elif self.split > 1:
+                steps += self._split_programs(phase, slices, cuts)
+            else:
+                steps.append(self._program(phase, slices))
         steps += self._remaining_outputs()
         programs = [step for step in steps if isinstance(step, CoreStep)]
         constants = tuple(self.window.constants.values())
@@ -161,7 +175,7 @@ class _Linker:
                 used_names.add(name)
                 self.names[node] = name
 
-    def _place_constants(self, slices: Mapping[Call, Sequence[KernelSlice]]) -> None:
+    def _place_constants(self, slices: Slices) -> None:
         for each in (each for several in slices.values() for each in several):
             for turn in each.turns or (each,):
                 for tensor, value in turn.kernel.constants:
@@ -220,12 +234,10 @@ class _Linker:
 
     # The core's part
 
-    def _measured(
-        self, phases: Sequence[Phase], slices: Mapping[Call, Sequence[KernelSlice]]
-    ) -> Callable[[Sequence[Call]], int]:
+    def _measured(self, phases: Sequence[Phase]) -> Measure:
         """What tells how many cycles calls take as one program. Tensors lie elsewhere in its window than they will."""
         if self.job.measure is None:
-            raise CompileError("stages are cut by measured cycles, but nothing measures them",
+            raise CompileError("what cores share is cut by measured cycles, but nothing measures them",
                                hint="compile with weft.compile")  # fmt: skip
         measure = self.job.measure
         window = replace(self.window, slots={})
@@ -233,26 +245,81 @@ class _Linker:
         job = replace(self.job, progress=lambda _: None, dump=None)
         trial = replace(self, window=window, job=job)
 
-        def cycles(calls_of: Sequence[Call]) -> int:
+        def cycles(calls_of: Sequence[Call], slices: Slices) -> int:
             made = trial.made(Phase(True, list(calls_of)), slices, window.end, 0)
             return measure(self.config, self.rate, made.code, window.end)
 
         return cycles
 
-    def _program(self, phase: Phase, slices: Mapping[Call, Sequence[KernelSlice]]) -> CoreStep:
-        first_layer = len(self.layers)
+    def _program(self, phase: Phase, slices: Slices) -> CoreStep:
+        made = self._known(phase, slices)
+        return self._step(phase, made, self._placed(phase, slices, [made])[0])
+
+    def _known(self, phase: Phase, slices: Slices) -> _Program:
+        """The program of a phase at the window's end; it may have been made before."""
+        first_layer, offset = len(self.layers), self.window.end
         shaped_by = self._shaped_by(phase, slices) if kernels_are_kept() else None
-        offset = self.window.end
 
         def make() -> _Program:
             return self.made(phase, slices, offset, first_layer)
 
-        made = make() if shaped_by is None else kept_result(make, self.config, "program", offset, *shaped_by)
-        self.tuned_kernels += made.tuned_kernels
-        self.window.allocate(made.code.nbytes)
+        return make() if shaped_by is None else kept_result(make, self.config, "program", offset, *shaped_by)
+
+    def _placed(self, phase: Phase, slices: Slices, programs: Sequence[_Program]) -> list[int]:
+        """Where the programs of a phase lie, which are its layers together."""
+        first_layer = len(self.layers)
+        self.tuned_kernels += programs[0].tuned_kernels
         for number, node in enumerate(phase.calls):
-            loaded, stored = made.traffic.get(first_layer + number, (0, 0))
-            self.layers.append(self._layer(node, slices[node][0].kind, loaded, stored, made.schedules[number]))
+            traffic = [made.traffic.get(first_layer + number, (0, 0)) for made in programs]
+            loaded, stored = map(sum, zip(*traffic, strict=True))
+            schedule = programs[0].schedules[number]
+            self.layers.append(self._layer(node, slices[node][0].kind, loaded, stored, schedule))
+        return [self.window.allocate(made.code.nbytes) for made in programs]
+
+    def _cuts(self, phases: Sequence[Phase], slices: Slices) -> dict[Call, Share]:
+        """How each layer is cut for the cores; what was measured for one holds for those that are like it."""
+        measure = self._measured(phases)
+        known: dict[object, Share] = {}
+        cuts = {}
+        for node in (node for phase in phases if phase.on_core for node in phase.calls):
+            kind = tuple((part.kind, part.kernel.signature) for part in slices[node])
+            if kind not in known:
+                self.job.progress(f"cutting {function_of(node).name} for {self.split} cores")
+                known[kind] = fastest_cut(node, slices[node], self.config, self.split, measure)
+            cuts[node] = known[kind]
+        return cuts
+
+    def _split_programs(self, phase: Phase, slices: Slices, cuts: Mapping[Call, Share]) -> list[CoreStep]:
+        """The programs of a phase whose layers all cores share: of each turn a program for each core."""
+        steps: list[CoreStep] = []
+        waiting = list(phase.calls)
+        while waiting:
+            turn = [waiting.pop(0)]
+            programs = self._turn(turn, slices, cuts)
+            check_turn(self.config, [made.code for made in programs])
+            while waiting and may_follow(waiting[0], turn, cuts, slices):
+                longer = self._turn([*turn, waiting[0]], slices, cuts)
+                if meeting(self.config, [made.code for made in longer]) is not None:
+                    break
+                turn.append(waiting.pop(0))
+                programs = longer
+            part = Phase(True, turn)
+            for core, offset in enumerate(self._placed(part, slices, programs)):
+                step = self._step(part, programs[core], offset)
+                last = core == self.split - 1  # what the turn makes is whole once all have ended
+                steps.append(replace(step, turn=self.turns, core=core, outputs=step.outputs if last else ()))
+            self.turns += 1
+        return steps
+
+    def _turn(self, turn: Sequence[Call], slices: Slices, cuts: Mapping[Call, Share]) -> list[_Program]:
+        """The program of each core for some layers."""
+        return [
+            self._known(Phase(True, list(turn)),
+                        {node: slices_of_core(slices[node], cuts[node], core) for node in turn})
+            for core in range(self.split)
+        ]  # fmt: skip
+
+    def _step(self, phase: Phase, made: _Program, offset: int) -> CoreStep:
         written = {self.names[node] for node in phase.calls}
         read = dict.fromkeys(
             self.names[arg] for node in phase.calls for arg in self._read_by(node) if not isinstance(arg, Constant)
@@ -269,14 +336,14 @@ class _Linker:
         )
 
     def _shaped_by(
-        self, phase: Phase, slices: Mapping[Call, Sequence[KernelSlice]]
+        self, phase: Phase, slices: Slices
     ) -> tuple[object, ...] | None:  # fmt: skip
         """All that a program follows from, beside the core and its place; None where that is not known."""
 
         def of_slice(node: Call, part: KernelSlice) -> tuple[object, ...]:
             kernel = part.kernel
             turns = [of_slice(node, turn) for turn in part.turns]
-            known = part.kind, part.tuned, part.chosen, part.move, kernel.text, kernel.signature
+            known = part.kind, part.tuned, part.chosen, part.move, kernel.share, kernel.text, kernel.signature
             return *known, self._places(node, part), turns
 
         try:
@@ -289,7 +356,7 @@ class _Linker:
         return tuple(Range(each.offset, each.offset + each.data.nbytes) for each in self.window.constants.values())
 
     def made(
-        self, phase: Phase, slices: Mapping[Call, Sequence[KernelSlice]], offset: int, first_layer: int
+        self, phase: Phase, slices: Slices, offset: int, first_layer: int
     ) -> _Program:  # fmt: skip
         """The program of a phase at ``offset`` of the window."""
         emitter = Emitter(self.config, rings=self.hiding is LatencyHiding.RINGS)

@@ -29,6 +29,7 @@ from .empty_matrices import Kept, Mask
 from .filled_parameters import Filled
 from .operators import AS_PIXEL, packed_form, plain_form
 from .packed_layout import Blocks, blocks_of, matrix_pitch
+from .share import WHOLE, Share
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class Kernel:
     """A fused function as tensor expressions. ``inputs`` are the function's parameters, then its constants.
 
     ``section`` makes its result. A chain has ``producers`` too, the first layer first: the last vector stage of each is
-    the ``data`` of the next one.
+    the ``data`` of the next one. ``share``: what is computed of the result; ``output`` and ``section`` are of it all.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Kernel:
     section: Section
     blocks: Blocks
     producers: tuple[Section, ...] = ()
+    share: Share = WHOLE
 
     @cached_property
     def signature(self) -> str:
@@ -169,6 +171,7 @@ class Kernel:
             "output": list(self.output.shape),
             **layer(self.section),
             **({"producers": [layer(each) for each in self.producers]} if self.producers else {}),
+            **({"share": self.share.parts} if not self.share.is_whole else {}),
         }
         return json.dumps(described, sort_keys=True, separators=(",", ":"))
 
@@ -186,6 +189,12 @@ class Kernel:
     def text(self) -> str:
         """What the kernel computes, as text: all but its name and the values of constants."""
         return function_text(replace(self.unscheduled.func, name=""))
+
+    def shared(self, share: Share) -> Kernel:
+        """The kernel of which only a share is computed. What does not depend on that is worked out once."""
+        made = replace(self, share=share)
+        made.__dict__.update(unscheduled=self.unscheduled, text=self.text, schedules=self.schedules)
+        return made
 
     @property
     def kind(self) -> str:

@@ -60,8 +60,9 @@ def schedule_kernel(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Sched
     schedule = create_schedule(kernel.output, kernel.inputs, kernel.name)
     check_legal(schedule.func, COMPUTED)
     caches = _place_buffers(schedule, config, kernel)
-    homes, tile, epilogue = _tile_output(schedule, problem, tiling)
-    _attach(schedule, problem, tiling, caches, homes, tile, epilogue)
+    parts = _cut_output(schedule, problem)
+    homes, tile, epilogue = _tile_output(schedule, problem, tiling, parts)
+    _attach(schedule, problem, tiling, caches, homes, parts, tile, epilogue)
     _take_entries(schedule, problem)
     check_legal(schedule.func, SCHEDULED)
     constants = {*caches.values(), *(section.stages.weights for section in kernel.sections)}
@@ -104,10 +105,27 @@ def _place_table(schedule: Schedule, config: CoreConfig, wide: str, table: str) 
     schedule.compute_at(wide, part)
 
 
-def _tile_output(schedule: Schedule, problem: Problem, tiling: Tiling) -> tuple[dict[str, Var], Var, Var]:
+Parts = dict[str, tuple[Var, Var]]
+"""By axis the loop over the parts of a share, outermost first, and the loop inside of a part."""
+
+
+def _cut_output(schedule: Schedule, problem: Problem) -> Parts:
+    """Split the output's loops for the cores that share it."""
+    own = schedule.get_loops(problem.kernel.stages.output)
+    loops, sizes = dict(zip(problem.axes, own, strict=False)), dict(zip(AXES, problem.output, strict=True))
+    parts: Parts = {}
+    for axis, _, _ in problem.cuts:
+        part, inside = schedule.split(loops[axis], sizes[axis])
+        parts[axis] = part, inside
+    return parts
+
+
+def _tile_output(schedule: Schedule, problem: Problem, tiling: Tiling, parts: Parts) -> tuple[dict[str, Var], Var, Var]:
     """Split the output's loops. Gives the innermost loop over tiles of each axis, the loop of one tile and the loop of
     one epilogue."""
     own = schedule.get_loops(problem.kernel.stages.output)
+    around = [part for part, _ in parts.values()]
+    own = [loop for loop in own if loop not in around]
     loops = dict(zip((*problem.axes, "r", "n", "s"), own, strict=True))
     sizes = {"no": 1, "cd": tiling.groups, "y": tiling.rows, "x": tiling.columns}
     axis_of_threads = thread_axis(problem, tiling)
@@ -120,7 +138,7 @@ def _tile_output(schedule: Schedule, problem: Problem, tiling: Tiling) -> tuple[
     group_chunk, group = schedule.split(inside["cd"], tiling.epilogue_groups)
     row_chunk, row = schedule.split(inside["y"], tiling.epilogue_rows)
     part, lane_row = schedule.split(loops["r"], problem.kernel.blocks.output_rows)
-    order = [var for loop in tile_loops(problem, tiling) for var in over[loop.axis]]
+    order = [*around, *(var for loop in tile_loops(problem, tiling) for var in over[loop.axis])]
     if axis_of_threads:
         thread = over[axis_of_threads][-1]
         order = [*(var for var in order if var != thread), thread]
@@ -132,16 +150,22 @@ def _tile_output(schedule: Schedule, problem: Problem, tiling: Tiling) -> tuple[
 
 
 def _attach(
-    schedule: Schedule, problem: Problem, tiling: Tiling, caches: Caches, homes: dict[str, Var], tile: Var,
-    epilogue: Var,
+    schedule: Schedule, problem: Problem, tiling: Tiling, caches: Caches, homes: dict[str, Var], parts: Parts,
+    tile: Var, epilogue: Var,
 ) -> None:  # fmt: skip
     stages = problem.kernel.stages
+
+    def home_of(depends: frozenset[str]) -> Var | None:
+        """The loop in which a buffer is filled; None if it is the same for all tiles, and for all parts."""
+        axis = home_axis(problem, tiling, depends)
+        return homes[axis] if axis else next((parts[axis][0] for axis in reversed(parts) if axis in depends), None)
+
     attach_vector(schedule, stages, stages.vector, epilogue)
     chunk = None
     if stages.reduce:
         schedule.compute_at(stages.reduce, tile)
         chunk = order_reduction(schedule, problem.kernel.section, problem, tiling)
-        data_home = home_axis(problem, tiling, problem.data_axes) if problem.is_matrix else ""
+        data_home = home_of(problem.data_axes) if problem.is_matrix else None
         if isinstance(tiling, ChainTiling):
             loops = [
                 *(homes[loop.axis] for loop in tile_loops(problem, tiling)),
@@ -153,20 +177,19 @@ def _attach(
             schedule.compute_at(stages.data, chunk)
         elif not problem.is_matrix:
             schedule.compute_at(stages.data, tile)
-        elif data_home:
-            schedule.compute_at(stages.data, homes[data_home])
-    channel_home = home_axis(problem, tiling, CHANNEL_AXES)
-    matrix_home = home_axis(problem, tiling, problem.matrix_axes)
+        elif data_home is not None:
+            schedule.compute_at(stages.data, data_home)
+    channel_home, matrix_home = home_of(CHANNEL_AXES), home_of(problem.matrix_axes)
     for (stage, parameter), copy in caches.items():
         if parameter in problem.kernel.section.shared:
             continue  # it stays for all tiles
         whole, home = (MATRIX_DIMENSIONS, matrix_home) if stage == stages.reduce else (0, channel_home)
         if chunk is not None and stage == stages.reduce:
             schedule.compute_at(copy, chunk, whole)
-        elif home:
-            schedule.compute_at(copy, homes[home], whole)
-    if stages.weights and channel_home:
-        schedule.compute_at(stages.weights, homes[channel_home])
+        elif home is not None:
+            schedule.compute_at(copy, home, whole)
+    if stages.weights and channel_home is not None:
+        schedule.compute_at(stages.weights, channel_home)
     if tiling.portion:
         weights = caches[stages.reduce, problem.kernel.matrix_weights]
         of_weights = schedule.get_loops(weights)

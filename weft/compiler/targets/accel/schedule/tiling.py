@@ -145,9 +145,29 @@ class Problem:
 
     @cached_property
     def output(self) -> tuple[int, int, int, int]:
-        """Extents of ``AXES``."""
-        extents = dict(zip(self.axes, self.kernel.output.shape, strict=False))
+        """Extents of ``AXES``; of a share, those of a part."""
+        extents = self.whole_output
+        for axis, count, _ in self.kernel.share.extents:
+            extents[axis] = -(-extents[axis] // count)
         return extents["no"], extents["cd"], extents["y"], extents["x"]
+
+    @property
+    def whole_output(self) -> dict[str, int]:
+        """Extents of the whole result by axis."""
+        return dict(zip(self.axes, self.kernel.output.shape, strict=False))
+
+    @cached_property
+    def cuts(self) -> tuple[tuple[str, int, int], ...]:
+        """Axes along which a share cuts the result, outermost first: the parts that there are, and the number of its
+        own."""
+        sizes, whole = dict(zip(AXES, self.output, strict=True)), self.whole_output
+        counts = [(axis, -(-whole[axis] // sizes[axis]), number) for axis, _, number in self.kernel.share.extents]
+        return tuple((axis, count, number) for axis, count, number in counts if count > 1 or number)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no part with the share's number."""
+        return any(number >= count for _, count, number in self.cuts)
 
     @cached_property
     def parts(self) -> int:

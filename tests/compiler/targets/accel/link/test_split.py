@@ -1,0 +1,114 @@
+"""Layers that cores share: each element of a result made once, nothing read that another core may still write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import weft
+from weft.compiler.compile import compile_model
+from weft.compiler.targets.accel.check_turn import check_turn, meeting
+from weft.compiler.targets.errors import CompileError, ProgramError
+from weft.hw.config import PYNQ, TINY, CoreConfig
+from weft.hw.isa import Finish, Load, Scratchpad, Store
+from weft.hw.programs import assemble, disassemble
+from weft.sim.timing import predict
+
+from ....onnx_models import FloatModel, quantise
+
+DIGITS = Path(__file__).parents[5] / "examples" / "digits" / "digits.onnx"
+
+
+def compiled(source: Path, config: CoreConfig, cores: int, **options: bool) -> weft.CompiledModel:
+    made = weft.compile(source, config, split=cores, **options)
+    assert isinstance(made, weft.CompiledModel)
+    return made
+
+
+def check_split(source: Path, config: CoreConfig, cores: int, **options: bool) -> weft.CompiledModel:
+    """Results are those of one core, each byte of which is stored by one core alone, and the programs are proved."""
+    whole, model = compiled(source, config, 1, **options), compiled(source, config, cores, **options)
+    assert (whole.shared_by, model.shared_by) == (1, cores)
+    for turn in range(model.programs[-1].turn + 1):
+        programs = [step for step in model.programs if step.turn == turn]
+        assert [step.core for step in programs] == list(range(cores))
+        assert meeting(config, [step.program for step in programs]) is None
+    x = np.random.default_rng(0).normal(size=model.inputs[0].shape).astype(np.float32)
+    expected, found = (weft.load(each).run(x) for each in (whole, model))
+    assert all(np.array_equal(expected[name], found[name]) for name in expected)
+    stored = [
+        sum(layer.bytes_stored for layer in each.layers if layer.device == "core" and layer.kind != "move")
+        for each in (whole, model)
+    ]
+    assert stored[0] == stored[1]
+    assert weft.certify(model).proved
+    return model
+
+
+def latency(model: weft.CompiledModel) -> int:
+    """The longest program of each turn."""
+    longest: dict[int, int] = {}
+    for step in model.programs:
+        cycles = predict(model.on_core.config, step.program, offset=step.program_offset).cycles or 0
+        longest[step.turn] = max(longest.get(step.turn, 0), cycles)
+    return sum(longest.values())
+
+
+@pytest.mark.parametrize("cores", [2, 3])
+def test_cores_share_each_layer_of_a_network(cores: int) -> None:
+    model = check_split(DIGITS, TINY, cores)
+    assert latency(compiled(DIGITS, TINY, 1)) > (0.75 * cores) * latency(model)
+
+
+def test_layers_of_all_kinds_are_shared(tmp_path: Path) -> None:
+    """Depthwise, strided, residual, pooled; a chain of layers, a concatenation, the rows of a matrix."""
+    network = FloatModel((1, 3, 20, 20))
+    first = network.op("Relu", network.conv("x", 3, 32, strides=[2, 2]))
+    wide = network.op("Relu", network.conv(first, 32, 64, kernel=1))
+    deep = network.op("Relu", network.conv(wide, 64, 64, group=64))
+    summed = network.op("Add", network.conv(deep, 64, 32, kernel=1), first)
+    pooled = network.op("MaxPool", summed, kernel_shape=[2, 2], strides=[2, 2])
+    both = network.op("Concat", network.conv(pooled, 32, 64), network.conv(pooled, 32, 32), axis=1)
+    quantise(network.build(network.conv(both, 96, 128)), tmp_path)
+    for chains in (True, False):
+        check_split(tmp_path / "quantised.onnx", PYNQ, 4, chains=chains)
+
+
+def test_wrong_numbers_of_cores_are_refused() -> None:
+    with pytest.raises(CompileError, match="split is 0, but must be 1 to 8: the cores of a system"):
+        weft.compile(DIGITS, TINY, split=0)
+    with pytest.raises(CompileError, match="split is 9, but must be 1 to 8"):
+        weft.compile(DIGITS, TINY, split=9)
+    with pytest.raises(CompileError, match="2 stages, each split over 2 cores; hint: give stages, for throughput"):
+        weft.compile(DIGITS, TINY, split=2, stages=2)
+    with pytest.raises(CompileError, match="what cores share is cut by measured cycles, but nothing measures them"):
+        compile_model(DIGITS, options={"config": TINY, "split": 2})
+
+
+def test_a_byte_that_another_core_writes_is_named() -> None:
+    load = Load(scratchpad=Scratchpad.INP, index=0, offset=8, rows=2, columns=3, stride=16)
+    store = Store(index=0, offset=0, rows=1, columns=4)
+    size = Scratchpad.INP.dram_bytes(TINY) // TINY.granule_bytes
+    place = 8 + 16 * size  # of the second row that is loaded
+    programs = [[load, Finish()], [replace(store, offset=place), Finish()]]
+    codes = [assemble(TINY, each) for each in programs]
+    byte = place * TINY.granule_bytes
+    with pytest.raises(ProgramError, match=f"core 0 may read byte {byte:#x} of the window before, or while, core 1"):
+        check_turn(TINY, codes)
+    assert meeting(TINY, codes[::-1]) == (1, "read", 0, byte)
+    assert meeting(TINY, [codes[1], codes[1]]) == (0, "write", 1, byte)
+    assert meeting(TINY, [codes[0], codes[0]]) is None
+    behind = replace(store, offset=8 + 19 * size)
+    assert meeting(TINY, [codes[0], assemble(TINY, [behind, Finish()])]) is None
+
+
+def test_a_core_that_stores_elsewhere_is_found() -> None:
+    model = compiled(DIGITS, TINY, 2)
+    first, second = (step.program for step in model.programs[2:4])
+    program = disassemble(TINY, second)
+    place = next(number for number, each in enumerate(program) if isinstance(each, Store))
+    there = next(each for each in disassemble(TINY, first) if isinstance(each, Store))
+    program[place] = replace(program[place], offset=there.offset)
+    assert meeting(TINY, [first, assemble(TINY, program)]) is not None

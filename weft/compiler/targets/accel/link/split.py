@@ -1,0 +1,86 @@
+"""Layers that several cores compute together: how each is cut, and which follow each other without a wait.
+
+All cores have one window. A layer is cut along the rows of its picture, along its channel groups, or along both; what
+its result is cut into lies where the whole one would. A turn is a run of layers that the cores go through without
+waiting for each other: none of them reads what another one writes in it. Chains are cut along rows alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from .....hw.config import CoreConfig
+from ....graph.ir import Call
+from ...errors import CompileError
+from ..operators.share import WHOLE, Share
+from ..schedule.tiling import Problem
+from .slices import KernelSlice
+
+Slices = Mapping[Call, Sequence[KernelSlice]]
+Measure = Callable[[Sequence[Call], Slices], int]
+"""Cycles of calls, of which a core has these slices, as one program."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Calls that the cores go through without waiting for each other, and the slices of each core."""
+
+    calls: list[Call]
+    slices: tuple[Slices, ...]
+
+
+def cuts_of(parts: Sequence[KernelSlice], config: CoreConfig, cores: int) -> list[Share]:
+    """The ways to cut a layer for so many cores; the last is not to."""
+    pairs = [(cores // groups, groups) for groups in range(1, cores + 1) if cores % groups == 0]
+    return [*(cut for cut in (Share(*pair) for pair in pairs) if _can_be(parts, config, cut)), WHOLE]
+
+
+def _can_be(parts: Sequence[KernelSlice], config: CoreConfig, cut: Share) -> bool:
+    """Whether each axis that is cut has several parts, in each kernel of a layer."""
+    if any(part.move is not None or (cut.groups > 1 and part.kernel.producers) for part in parts):
+        return False
+    axes = {axis for axis, _, _ in cut.extents}
+    problems = [Problem(config, replace(part.kernel, share=cut), 1) for part in parts]
+    return all(axes == {axis for axis, _, _ in problem.cuts} for problem in problems)
+
+
+def slices_of_core(parts: Sequence[KernelSlice], cut: Share, core: int) -> list[KernelSlice]:
+    """What a core computes of a layer that is cut so."""
+    own = cut.of_core(core)
+    if own == WHOLE:
+        return list(parts)
+    return [_shared(part, own) for part in parts]
+
+
+def _shared(part: KernelSlice, own: Share) -> KernelSlice:
+    """Settings that were measured, or chosen, are for the whole; slices in turn have channel groups of their own."""
+    turns = part.turns if own.groups == 1 else ()
+    return replace(part, kernel=part.kernel.shared(own), turns=tuple(_shared(turn, own) for turn in turns),
+                   tuned=None, chosen=None)  # fmt: skip
+
+
+def fastest_cut(node: Call, parts: Sequence[KernelSlice], config: CoreConfig, cores: int, measure: Measure) -> Share:
+    """The cut by which a layer takes the fewest cycles. What a core in the middle of the picture takes is measured."""
+    best, least = WHOLE, 0
+    for cut in reversed(cuts_of(parts, config, cores)):
+        core = cut.groups * min(1, cut.rows - 1)
+        try:
+            cycles = measure([node], {node: slices_of_core(parts, cut, core)})
+        except CompileError:
+            if cut is WHOLE:
+                raise
+            continue  # a part finds no room as the whole does
+        if cut is WHOLE or cycles < least:
+            best, least = cut, cycles
+    return best
+
+
+def may_follow(node: Call, turn: Sequence[Call], cuts: Mapping[Call, Share], slices: Slices) -> bool:
+    """Whether it is worth a trial to let a layer run in the turn of those before it: cut as they are, along rows, it
+    reads nothing of them, or pixel by pixel."""
+    if any(cuts[before].parts != cuts[node].parts for before in turn) or cuts[node].groups > 1:
+        return False
+    apart = not any(arg in turn for arg in node.args)
+    windows = [section.window for part in slices[node] for section in part.kernel.sections]
+    return apart or all(window is None or window.is_pixel for window in windows)

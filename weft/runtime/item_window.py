@@ -1,0 +1,54 @@
+"""An item (a picture) of a model on a system of cores: its inputs, and what programs read and leave in its window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..compiler.graph.dtypes import numpy_dtype
+from ..compiler.model import CompiledModel, CorePart, CoreStep
+from .device import Bytes
+from .inputs import check_kind, named_inputs
+
+Array = npt.NDArray[Any]
+Inputs = Mapping[str, Array] | Array
+
+
+def checked_item(model: CompiledModel, item: Inputs) -> dict[str, Array]:
+    """The inputs by name; :class:`InputError` for those that do not fit."""
+    named = named_inputs(item, [tensor.name for tensor in model.inputs])
+    for tensor in model.inputs:
+        value = named[tensor.name]
+        check_kind(tensor.name, value.shape, value.dtype, tensor.shape, numpy_dtype(tensor.dtype))
+        named[tensor.name] = np.ascontiguousarray(value)
+    return named
+
+
+def write_model(model: CompiledModel, window: Bytes) -> None:
+    """Constants and programs."""
+    for constant in model.on_core.constants:
+        window[constant.offset :][: constant.data.size] = constant.data
+    for step in model.programs:
+        window[step.program_offset :][: step.program.size] = step.program
+
+
+def write_inputs(core: CorePart, step: CoreStep, values: Mapping[str, Array], window: Bytes) -> None:
+    """What a program takes of the host's ``values``."""
+    for name in step.inputs:
+        if name in values:
+            raw = np.ascontiguousarray(values[name]).reshape(-1).view(np.uint8)
+            window[core.slots[name].offset :][: raw.size] = raw
+
+
+def read_outputs(
+    core: CorePart, step: CoreStep, wanted: frozenset[str], values: dict[str, Array], window: Bytes
+) -> None:
+    """What the host wants of a program's results, into ``values``."""
+    for name in step.outputs:
+        if name in wanted:
+            slot = core.slots[name]
+            raw = window[slot.offset :][: slot.nbytes]
+            values[name] = raw.copy().view(slot.dtype).reshape(slot.shape)
