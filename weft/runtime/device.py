@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # a simulator is imported when a device of its kind is made
     from ..hw.isa import Engine
     from ..sim.result import RunResult
     from ..sim.rtl import RtlSimulator
+    from ..sim.states import StateRecording
     from ..sim.waves import WaveRequest
 
 Bytes = npt.NDArray[np.uint8]
@@ -257,6 +258,7 @@ class RtlDevice(LocalDevice):
         self._dram = dram or DramModel.of(config)
         self._simulator: RtlSimulator | None = None
         self.waves: WaveRequest | None = None
+        self._states: StateRecording | None = None
         self._shown = False  # is what runs now in the waveform?
         self._programs: list[Bytes] = []
 
@@ -273,8 +275,16 @@ class RtlDevice(LocalDevice):
             from ..sim.rtl import RtlSimulator
 
         waves = self.waves if window_bytes and not self._programs else None
-        self._simulator = RtlSimulator(self.config, window_bytes, dram=self._dram, progress=self.progress, waves=waves)
+        states = self._states if window_bytes else None
+        self._simulator = RtlSimulator(
+            self.config, window_bytes, dram=self._dram, progress=self.progress, waves=waves, states=states
+        )
+        self._states = None if window_bytes else self._states
         self._shown = waves is not None
+
+    def record_states(self, recording: StateRecording) -> None:
+        """Let what will run on the next window fill it."""
+        self._states = recording
 
     def write_waves(self, request: WaveRequest) -> None:
         """Write a waveform of what will run on the next window; :meth:`finish_waves` ends it."""

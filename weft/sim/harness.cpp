@@ -5,6 +5,7 @@
 // scratchpads and its trace outputs.
 
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <string>
@@ -93,39 +94,76 @@ class SpanRecorder {
     uint32_t last_ = 0;
 };
 
+// The cycles of all runs, counted as the core counts them: a run's own count begins some cycles after its start.
+class CountedCycles {
+  public:
+    explicit CountedCycles(uint64_t before) : before_(before) {}
+    void begin_run() { started_ = 0; }
+    // Another cycle of a run begins.
+    void step() {
+        inside_ = started_++ >= before_;
+        if (inside_) ++counted_;
+    }
+    void end_run() { inside_ = false; }
+    bool inside() const { return inside_; }
+    uint64_t number() const { return counted_ - 1; }
+
+  private:
+    const uint64_t before_;
+    uint64_t started_ = 0, counted_ = 0;
+    bool inside_ = false;
+};
+
 #if VM_TRACE
-// The waveform of some cycles, counted over all runs as the core counts them. Cycle c begins with the rising edge at
-// c times the length of a cycle; its inputs change in the middle of it.
+// The waveform of some cycles. Cycle c begins with the rising edge at c times the length of a cycle; its inputs change
+// in the middle of it.
 class Waves {
   public:
     Waves(Vcore& core, const char* path, uint64_t first, uint64_t stop, uint64_t before, uint64_t length)
-        : first_(first), stop_(stop), before_(before), length_(length) {
+        : cycles(before), first_(first), stop_(stop), length_(length) {
         core.trace(&file_, 99);
         file_.open(path);
     }
     ~Waves() { file_.close(); }
 
-    void begin_run() { started_ = 0; }
-    // Another cycle of a run begins.
-    void step() {
-        const bool counted = started_++ >= before_;
-        if (counted) ++counted_;
-        shown_ = counted && counted_ - 1 >= first_ && counted_ - 1 < stop_;
-    }
-    void end_run() { shown_ = false; }
-    void low() {
-        if (shown_) file_.dump((counted_ - 1) * length_ + length_ / 2);
+    void low(const Vcore&) {
+        if (shown()) file_.dump(cycles.number() * length_ + length_ / 2);
     }
     void high() {
-        if (shown_) file_.dump(counted_ * length_);
+        if (shown()) file_.dump((cycles.number() + 1) * length_);
     }
 
+    CountedCycles cycles;
+
   private:
+    bool shown() const { return cycles.inside() && cycles.number() >= first_ && cycles.number() < stop_; }
+
     WaveFile file_;
-    const uint64_t first_, stop_, before_, length_;
-    uint64_t started_ = 0, counted_ = 0;
-    bool shown_ = false;
+    const uint64_t first_, stop_, length_;
 };
+using Watcher = Waves;
+#elif WEFT_STATES
+// What registers and memories hold at the end of each cycle of some windows: pairs of the first cycle and of that
+// before which a window ends, ascending. One cycle behind the other is written to a buffer.
+class States {
+  public:
+    States(uint8_t* to, const uint64_t* windows, uint64_t count, uint64_t before)
+        : cycles(before), to_(to), windows_(windows), end_(windows + 2 * count) {}
+
+    void low(const Vcore& core) {
+        if (!cycles.inside()) return;
+        while (windows_ != end_ && cycles.number() >= windows_[1]) windows_ += 2;
+        if (windows_ != end_ && cycles.number() >= windows_[0]) to_ = weft_read_states(*core.rootp, to_);
+    }
+    void high() {}
+
+    CountedCycles cycles;
+
+  private:
+    uint8_t* to_;
+    const uint64_t *windows_, *const end_;
+};
+using Watcher = States;
 #endif
 
 class Machine {
@@ -236,14 +274,23 @@ class Machine {
     // The waveform of cycles from first to before stop; nothing where the model was built without.
     void open_waves(const char* path, uint64_t first, uint64_t stop, uint64_t before, uint64_t length) {
 #if VM_TRACE
-        waves_ = std::make_unique<Waves>(*core_, path, first, stop, before, length);
+        watcher_ = std::make_unique<Waves>(*core_, path, first, stop, before, length);
 #else
         (void)path, (void)first, (void)stop, (void)before, (void)length;
 #endif
     }
+    // As States; nothing where the model was built without.
+    void read_states(uint8_t* to, const uint64_t* windows, uint64_t count, uint64_t before) {
+#if WEFT_STATES
+        watcher_ = std::make_unique<States>(to, windows, count, before);
+#else
+        (void)to, (void)windows, (void)count, (void)before;
+#endif
+    }
+    // The waveform ends, or the buffer of states is written no more.
     void close_waves() {
-#if VM_TRACE
-        waves_.reset();
+#if VM_TRACE || WEFT_STATES
+        watcher_.reset();
 #endif
     }
 
@@ -291,30 +338,30 @@ class Machine {
     void tick() {
         for (unsigned port = 0; port < kPorts; ++port) memories_[port]->drive(buses_[port]);
         settle();
-#if VM_TRACE
-        if (waves_) waves_->low();
+#if VM_TRACE || WEFT_STATES
+        if (watcher_) watcher_->low(*core_);
 #endif
         for (unsigned port = 0; port < kPorts; ++port) memories_[port]->sample(buses_[port]);
         if (kCoresRunning) spans_.sample(weft_running(*core_));
         core_->clk = 1;
         core_->eval();
-#if VM_TRACE
-        if (waves_) waves_->high();
+#if VM_TRACE || WEFT_STATES
+        if (watcher_) watcher_->high();
 #endif
         ++now_;
     }
 
     // Cycles of a run are in its waveform, those of register accesses between runs are not.
-#if VM_TRACE
+#if VM_TRACE || WEFT_STATES
     void begin_run() {
-        if (waves_) waves_->begin_run();
+        if (watcher_) watcher_->cycles.begin_run();
     }
     void run_tick() {
-        if (waves_) waves_->step();
+        if (watcher_) watcher_->cycles.step();
         tick();
     }
     void end_run() {
-        if (waves_) waves_->end_run();
+        if (watcher_) watcher_->cycles.end_run();
     }
 #else
     void begin_run() {}
@@ -324,8 +371,8 @@ class Machine {
 
     VerilatedContext context_;
     std::unique_ptr<Vcore> core_;
-#if VM_TRACE
-    std::unique_ptr<Waves> waves_;  // after the core: closed before it goes
+#if VM_TRACE || WEFT_STATES
+    std::unique_ptr<Watcher> watcher_;  // after the core: a waveform is closed before it goes
 #endif
     std::vector<WeftBus> buses_;
     std::unique_ptr<weft::Banks> banks_;  // behind all ports
@@ -354,6 +401,12 @@ void weft_open_waves(
     void* machine, const char* path, uint64_t first, uint64_t stop, uint64_t before, uint64_t length
 ) {
     static_cast<Machine*>(machine)->open_waves(path, first, stop, before, length);
+}
+#if WEFT_STATES
+const WeftState* weft_states(uint32_t number) { return number < kStateCount ? &kStates[number] : nullptr; }
+#endif
+void weft_read_states(void* machine, uint8_t* to, const uint64_t* windows, uint64_t count, uint64_t before) {
+    static_cast<Machine*>(machine)->read_states(to, windows, count, before);
 }
 void weft_close_waves(void* machine) { static_cast<Machine*>(machine)->close_waves(); }
 void weft_dram_use(void* machine, WeftDramUse* use) { *use = static_cast<Machine*>(machine)->dram_use(); }

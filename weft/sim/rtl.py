@@ -30,6 +30,7 @@ from .errors import SimulationError
 from .harness import Outcome
 from .result import ACTIVITY, EVENT, FaultRecord, RunResult, Trace
 from .state import Bytes, Int8, Int32, element_type, shape
+from .states import StateRecording
 from .waves import CYCLE_NS, WaveRequest, Waves
 
 BASE_ADDRESS = 0x1000_0000
@@ -110,8 +111,8 @@ class RtlSimulator(RtlMachine):
     step) and then comes from the user's cache folder. ``build_times`` tells what this object had to build. ``quick``
     builds in a third of the time what then runs at a tenth of the speed: for many cores with few cycles each.
     ``multipliers``: the form of the array, of which the plain one is the fastest here. ``waves``: a waveform of the
-    runs, written by another build, which is slower; :meth:`close_waves` finishes it. ``library``: the file of a build
-    that is not in the cache.
+    runs, written by another build, which is slower; :meth:`close_waves` finishes it. ``states``: what registers hold,
+    by a build of its own, in place of a waveform. ``library``: the file of a build that is not in the cache.
     """
 
     def __init__(
@@ -125,11 +126,12 @@ class RtlSimulator(RtlMachine):
         quick: bool = False,
         multipliers: Multipliers = Multipliers.PLAIN,
         waves: WaveRequest | None = None,
+        states: StateRecording | None = None,
         library: Path | None = None,
     ) -> None:
         self.config = config
         self.watchdog = watchdog
-        kind = Waves.NONE if waves is None else waves.format
+        kind = Waves.STATES if states is not None else Waves.NONE if waves is None else waves.format
         if library is None:
             built = simulator_library(config, multipliers, quick, progress, kind)
         else:
@@ -141,8 +143,12 @@ class RtlSimulator(RtlMachine):
             path = os.fsencode(waves.file)
             self._library.weft_open_waves(self._machine, path, waves.first, stop, CYCLES_BEFORE, 1000 * CYCLE_NS)
 
+        if states is not None:
+            self._states = states  # whose memory the library writes to
+            states.begin(self._library, self._machine, CYCLES_BEFORE)
+
     def close_waves(self) -> None:
-        """Finish the waveform: no later cycle is in it."""
+        """Finish the waveform or the recording of states: no later cycle is in it."""
         self._library.weft_close_waves(self._machine)
         if self._waves is not None:
             self._waves.finish()
@@ -405,4 +411,5 @@ _ARGUMENTS: dict[str, list[type]] = {
     "spans": [ctypes.c_void_p, ctypes.c_void_p],
     "open_waves": [ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_uint64] * 4],
     "close_waves": [ctypes.c_void_p],
+    "read_states": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64],
 }

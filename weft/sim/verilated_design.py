@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,18 +18,11 @@ from ..shown import with_article
 from .build import VERILATOR_FLAGS, Progress, compile_library, require_tools, signs_header, verilate, verilator_version
 from .cpp_compiler import compiler_flags, compiler_version
 from .errors import BuildError
+from .verilated_names import MEMBER, encoded, member_name
 from .waves import Waves
 
 YOSYS_STEPS = ("proc -nomux -norom", "delete t:$print t:$check", "memory_collect")
 """All signals keep their names and values: what is asked for is not optimised away."""
-
-MEMBER = re.compile(
-    r"^\s*(?:VL_(?:IN|OUT)(?:8|16|64|W)?\((?P<port>\w+),\d+,\d+(?:,\d+)?\)"
-    r"|(?:CData|SData|IData|QData|VlWide<\d+>)/\*\d+:0\*/ (?P<name>\w+)"
-    r"|VlUnpacked<(?:CData|SData|IData|QData|VlWide<\d+>)/\*\d+:0\*/, \d+> (?P<memory>\w+));",
-    re.MULTILINE,
-)
-"""A variable in the header of a verilated model."""
 
 GLUE = """\
 #include "Vdesign.h"
@@ -159,9 +151,9 @@ def verilated(
     for signal, path in names.items():
         paths.append(path)
         if drivers.drive(signal):
-            places[_member(path)] = signal
+            places[member_name(path)] = signal
     for memory, path in drivers.memories.items():
-        places[_member(path)] = memory
+        places[member_name(path)] = memory
     members = tuple(places)
     tools = (VERILATOR_FLAGS, compiler_flags(), compiler_version(), verilator_version(), signs_header())
     settings = (tools, YOSYS_STEPS, GLUE, quick, waves)
@@ -174,7 +166,7 @@ def verilated(
         folder = target.parent
         (folder / "design.v").write_text(verilog)
         # Where a name has two underscores Verilator asks for the name itself, else for its own spelling.
-        public = sorted({name for path in paths for name in (path[-1], _encoded(path[-1]))})
+        public = sorted({name for path in paths for name in (path[-1], encoded(path[-1]))})
         lines = [f'public_flat_rd -module "*" -var "{name}"' for name in public]
         (folder / "design.vlt").write_text("\n".join(["`verilator_config", *lines, ""]))
         flags = (*VERILATOR_FLAGS, *waves.verilator_flags, "--top-module", "top", "--prefix", "Vdesign")
@@ -205,17 +197,3 @@ def verilated(
         else:
             signals[place] = number
     return VerilatedDesign(library, signals, memories)
-
-
-def _member(path: tuple[str, ...]) -> str:
-    """The variable that Verilator makes of a name."""
-    return "__DOT__".join(_encoded(part) for part in path)
-
-
-def _encoded(name: str) -> str:
-    """A name as Verilator spells it in C++: what is no letter, digit or single underscore is a number."""
-    text = ""
-    for place, each in enumerate(name.replace("__", "_\0")):
-        kept = each == "_" or (each.isascii() and (each.isalnum() if place else each.isalpha()))
-        text += each if kept else "__05F" if each == "\0" else f"__0{ord(each):02x}"
-    return text

@@ -26,24 +26,29 @@ from .saif import write_saif
 
 
 class Waves(StrEnum):
-    """Format of a waveform file."""
+    """What a model shows of its signals: nothing, a waveform of a format, or what registers hold (:mod:`.states`)."""
 
     NONE = "none"
     VCD = "vcd"
     FST = "fst"
+    STATES = "states"
+
+    @property
+    def in_file(self) -> bool:
+        return self in (Waves.VCD, Waves.FST)
 
     @property
     def verilator_flags(self) -> tuple[str, ...]:
-        return {"none": (), "vcd": ("--trace-vcd",), "fst": ("--trace-fst",)}[self]
+        return (f"--trace-{self}",) if self.in_file else ()
 
     @property
     def defines(self) -> tuple[str, ...]:
-        on = self is not Waves.NONE
-        return (f"-DVM_TRACE={int(on)}", f"-DVM_TRACE_FST={int(self is Waves.FST)}", "-DVM_COVERAGE=0")
+        trace = (f"-DVM_TRACE={int(self.in_file)}", f"-DVM_TRACE_FST={int(self is Waves.FST)}", "-DVM_COVERAGE=0")
+        return (*trace, *(("-DWEFT_STATES=1",) if self is Waves.STATES else ()))
 
     @property
     def sources(self) -> tuple[str, ...]:
-        return () if self is Waves.NONE else (f"verilated_{self}_c.cpp",)
+        return (f"verilated_{self}_c.cpp",) if self.in_file else ()
 
     @property
     def libraries(self) -> tuple[str, ...]:
