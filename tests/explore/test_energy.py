@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from weft.explore.energy import DRAM_64_BITS_PJ, SRAM_64_BITS_PJ, energy_pj, entry_pj, sram_pj
+from weft.explore.energy import energy_pj, entry_pj
 from weft.explore.measure import Measure
 from weft.explore.processors import PROCESSORS
 from weft.hw.config import PYNQ
+from weft.hw.energies import DRAM_64_BITS_PJ, SRAM_64_BITS_PJ, sram_pj
 from weft.hw.memories import Memory
 
 NOTHING = Measure(1, 1, 0, 0, 0, 0, 0, ())
