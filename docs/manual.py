@@ -44,7 +44,7 @@ NAV: dict[str, tuple[str, ...]] = {
         "cpu-speed.md",
         "gpu-speed.md",
     ),
-    "Boards": ("boards.md", "boards-running.md", "synthesis.md"),
+    "Boards": ("boards.md", "boards-running.md", "synthesis.md", "power.md"),
     "The core": ("core.md", "isa.md", "registers.md", "simulators.md", "fast-simulation.md", "timing.md", "systems.md"),
     "The compiler": ("architecture.md", "graph.md", "passes.md", "compiler.md", "cpu.md", "gpu.md", "extending.md"),
     "Right and safe": ("testing.md", "formal.md", "certificates.md", "mutation.md", "security.md", "caches.md"),

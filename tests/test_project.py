@@ -93,6 +93,8 @@ MAY_IMPORT = {
     "weft.explore": ("weft.compiler", "weft.tune", "weft.hw", "weft.sim", "weft.runtime", "weft.boards", "weft.api"),
     # A page of what was compiled follows programs, traced runs and the loop IR in it; nothing is compiled for it.
     "weft.view": ("weft.compiler.model", "weft.hw", "weft.sim", "weft.runtime"),
+    # A network runs on the RTL as a user would run it; cells are what synthesis makes of its Verilog.
+    "weft.power": ("weft.hw", "weft.sim", "weft.compiler.model", "weft.runtime", "weft.api"),
     "weft.cli": ("weft",),
 }
 

@@ -48,6 +48,7 @@ PARTS = {
         ("compiler", "compiler.compile", "compiler.targets.registry"), "a model for a target", 2, "engine",
     ),
     "verify": (("verify",), "proofs of programs", 1, "field"),
+    "power": (("power",), "energy of cells, by layer", 1, "field"),
     "view": (("view",), "a model as a web page", 0, "field"),
     "weft": (
         ("", "api", "build_schedule", "compare", "kept_models", "pytorch", "quantise", "tune"),

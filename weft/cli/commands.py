@@ -44,6 +44,7 @@ PARTS = {
     ),
     "hw": Part(("hardware",), "Write the core, or a system of cores, as Verilog, in the form that fits a part."),
     "synth": Part(("hardware",), "Synthesise a core: what each module takes and, for ecp5, its highest clock."),
+    "power": Part(("power",), "Say what power a core takes that runs a network, by layer and by module.", MODEL),
     "test-hw": Part(
         ("hardware",),
         "Run the RTL's cocotb tests; a failure is named, repeated with a waveform, and how to look at it is said.",

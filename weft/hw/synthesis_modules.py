@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from .errors import SynthesisError
 from .verilog import TOP
@@ -33,9 +34,24 @@ class VerilogModule:
     @property
     def identity(self) -> str:
         """Text that modules of the same content share: without its own name, with its own numbers in tools' names."""
-        numbers: dict[str, int] = {}
-        text = self.text.replace(self.name, "@")
-        return _SERIAL_NUMBER.sub(lambda match: f"${numbers.setdefault(match[1], len(numbers))}", text)
+        return self.without_numbers(self.text.replace(self.name, "@"))
+
+    @cached_property
+    def _numbers(self) -> list[str]:
+        """Those in tools' names, in the order in which they first stand in the text."""
+        return list(dict.fromkeys(_SERIAL_NUMBER.findall(self.text.replace(self.name, "@"))))
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {number: place for place, number in enumerate(self._numbers)}
+
+    def without_numbers(self, text: str) -> str:
+        """A name of this module's as all modules of its content have it."""
+        return _SERIAL_NUMBER.sub(lambda match: f"${self._places[match[1]]}", text)
+
+    def with_numbers(self, text: str) -> str:
+        """A name that :meth:`without_numbers` gave of another module of this content, as it is in this one."""
+        return _SERIAL_NUMBER.sub(lambda match: f"${self._numbers[int(match[1])]}", text)
 
     @property
     def stub(self) -> str:
