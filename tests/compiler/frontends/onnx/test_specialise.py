@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 import weft
+from onnx.reference import ReferenceEvaluator
 from weft.compiler.frontends import ModelError, NeedsValueError, from_onnx
 from weft.compiler.frontends.onnx.backend import ReferenceBackend
 from weft.compiler.frontends.onnx.specialise import specialise
@@ -75,6 +76,36 @@ def test_if_takes_its_branch_and_leaves_the_other_unread() -> None:
     np.testing.assert_array_equal(run(text, np.array(True), np.ones(2, np.float32))[0], [-1, -1])
     with pytest.raises(ModelError, match=r"operator 'NoSuchOperator' is not supported"):
         run(text, np.array(False), np.ones(2, np.float32))
+
+
+COMPUTED = """m (float[2, 3] x) => (float[2, 3] y, float[6] z) {
+    zero = Constant <value_float: float = 0.0> ()
+    shape = Constant <value_ints: ints = [6]> ()
+    total = ReduceSum <keepdims = KEPT> (x)
+    flag = Greater (total, zero)
+    y, z = If (flag) <
+        then_branch = a () => (float[2, 3] p, float[6] q) { p = Neg (x) q = Reshape (p, shape) },
+        else_branch = b () => (float[2, 3] p, float[6] q) { p = Exp (x) r = Neg (x) q = Reshape (r, shape) }
+    >
+}"""
+
+
+@pytest.mark.parametrize("kept", ["0", "1"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_both_branches_of_a_computed_condition_are_computed(kept: str, sign: int) -> None:
+    chosen = model(COMPUTED.replace("KEPT", kept))
+    x = sign * np.arange(6, dtype=np.float32).reshape(2, 3)
+    found = evaluate(from_onnx(chosen), {"x": x})
+    wanted = ReferenceEvaluator(chosen).run(None, {"x": x})
+    for name, value in zip(("y", "z"), wanted, strict=True):
+        np.testing.assert_allclose(found[name], value, rtol=1e-6)
+
+
+@pytest.mark.parametrize("other", ["ReduceSum <keepdims = 0> (x)", "NoSuchOperator (x)"])
+def test_branches_that_differ_in_kind_need_a_known_condition(other: str) -> None:
+    text = COMPUTED.replace("KEPT", "0").replace("Exp (x)", other)
+    with pytest.raises(NeedsValueError, match="the condition"):
+        from_onnx(model(text))
 
 
 def test_a_function_of_the_model_is_read_through_its_body() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import onnx
 
 from ...graph import Constant, Expr, GraphError
-from ..errors import ModelError
+from ..errors import ModelError, NeedsValueError
 from .loop import LEAST_STEPS, looped
 from .move import parts
 from .node import Converted, Node, Nothing, SequenceValue, Value, converter
@@ -25,9 +26,32 @@ def _graph(node: Node, name: str) -> onnx.GraphProto:
 
 @converter("If")
 def _if(node: Node) -> Converted:
-    taken = bool(node.constant(0, "the condition").reshape(-1)[0])
-    branch = _graph(node, "then_branch" if taken else "else_branch")
-    return tuple(node.scope.subgraph(branch, {}, node.name))
+    """The branch that is known to be taken; else both, and of each result the one that counts."""
+    condition = node.input(0)
+    branches = [_graph(node, name) for name in ("then_branch", "else_branch")]
+    known = node.scope.static_value(condition)
+    if known is not None:
+        return tuple(node.scope.subgraph(branches[0 if known.reshape(-1)[0] else 1], {}, node.name))
+    chosen = _of_both(node, condition, branches)
+    if chosen is None:
+        raise NeedsValueError(node.op, "the condition", at=node.span, value=condition)
+    return chosen
+
+
+def _of_both(node: Node, condition: Expr, branches: Sequence[onnx.GraphProto]) -> tuple[Expr, ...] | None:
+    """The results of the branch that is taken while the model runs; None where branches do not give tensors of the same
+    types, or one of them can be read only where it is known to be taken."""
+    try:
+        yes, no = (
+            [_tensor(node, value) for value in node.scope.subgraph(branch, {}, f"{node.name}/{name}")]
+            for branch, name in zip(branches, ("then", "else"), strict=True)
+        )
+    except (ModelError, GraphError):
+        return None
+    if [value.type for value in yes] != [value.type for value in no] or math.prod(condition.shape) != 1:
+        return None
+    test = node.reshape(condition, ())
+    return tuple(a if a is b else node.call("nn.where", test, a, b) for a, b in zip(yes, no, strict=True))
 
 
 @converter("Loop")
