@@ -369,6 +369,7 @@ ASKED_BY_NAME = {
     "loops/whole_products": 8,
     "passes/emit_integers": 3,
     "passes/emit_sums": 3,
+    "passes/emit_roundings": 4,
     "passes/float32_by_integers": 1,
     "passes/hand_over": 2,
     "passes/integer_rows": 5,

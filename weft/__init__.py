@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .build_schedule import BuiltFunction, build
     from .compiler import operators
     from .compiler.exporters import export_onnx
-    from .compiler.frontends import from_jax, from_onnx, from_torch, infer_types
+    from .compiler.frontends import from_jax, from_litert, from_onnx, from_torch, infer_types
     from .compiler.graph.gradient import CustomGradient
     from .compiler.model import CompiledModel, OpenModel
     from .compiler.passes.gradient import grad, lift_constants
@@ -55,7 +55,7 @@ _PARTS = {
     "boards.device": "PynqDevice",
     "build_schedule": "BuiltFunction build",
     "compiler.exporters": "export_onnx",
-    "compiler.frontends": "from_jax from_onnx from_torch infer_types",
+    "compiler.frontends": "from_jax from_litert from_onnx from_torch infer_types",
     "compiler.graph.gradient": "CustomGradient",
     "compiler.model": "CompiledModel OpenModel",
     "compiler.passes.gradient": "grad lift_constants",
@@ -143,6 +143,7 @@ __all__ = [
     "compile",
     "export_onnx",
     "from_jax",
+    "from_litert",
     "from_onnx",
     "from_torch",
     "grad",

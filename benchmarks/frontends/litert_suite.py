@@ -3,14 +3,16 @@
     python benchmarks/frontends/litert_suite.py                       # what the graph means, in NumPy: all cases
     python benchmarks/frontends/litert_suite.py --target cpu    # compiled, networks too; or accel: functional simulator
     python benchmarks/frontends/litert_suite.py --target accel --config pynq-float32    # a core that rounds in float32
+    python benchmarks/frontends/litert_suite.py --target cpu --kernels reference    # judged by the reference kernels
     python benchmarks/frontends/litert_suite.py --family pools --verbose
     python benchmarks/frontends/litert_suite.py --mutations 10000  # damaged files: one named error each, or a graph
     python benchmarks/frontends/litert_suite.py --target cpu --file a.tflite b.tflite    # any files, with random inputs
     python benchmarks/frontends/litert_suite.py --target cpu --layers --file a.tflite  # their operators, each by itself
 
-Needs LiteRT: pip install ai-edge-litert. Integers must equal the interpreter's default kernels to the bit, floats
-within 1e-5 of the largest. What does not is listed by the reason in `APART`; the exit status is 1 if anything else
-differs, or by more than the reason allows, or is refused. What the interpreter itself refuses does not count.
+Needs LiteRT: pip install ai-edge-litert. Integers must equal the interpreter's kernels to the bit (the default ones,
+unless others are asked for), floats within 1e-5 of the largest. What does not is listed by the reason in `APART`; the
+exit status is 1 if anything else differs, or by more than the reason allows, or is refused. What the interpreter itself
+refuses does not count.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from pathlib import Path
 
 import numpy as np
 import weft
+from weft.compiler.frontends.litert.kernels import DEFAULT, KERNELS, REFERENCE
 from weft.compiler.frontends.litert.source import LitertSource
 from weft.compiler.graph import evaluate_function
 from weft.hw.config import load_config
@@ -60,14 +63,16 @@ class Reason:
     why: str
     share: float = 1.0
     exact: bool = False  # where exact sums are rounded alone
+    kernels: str = ""  # of the interpreter; without, all
 
-    def fits(self, name: str, exact_sums: bool) -> bool:
+    def fits(self, name: str, exact_sums: bool, kernels: str) -> bool:
         words = name.split()
         fits = words[0] in self.begins and (not self.dtype or self.dtype in words)
-        return fits and (exact_sums or not self.exact)
+        return fits and (exact_sums or not self.exact) and self.kernels in ("", kernels)
 
 
 PRODUCTS = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "MUL", "MEAN")
+REFERENCE_SUMS = "the interpreter's reference kernels give the zero point for int8, and round twice for uint8"
 EXACT = "exact sums are rounded, halves up; the interpreter rounds in float32, halves to even"
 
 APART = (
@@ -77,6 +82,10 @@ APART = (
     ),
     Reason(("QUANTIZE",), "int16", 1, "two roundings"),
     Reason(("RESIZE_BILINEAR",), "int16", 1 << 16, "the interpreter's weights have 10 bits, and its products overflow"),
+    Reason(("SUM",), "int8", 255, REFERENCE_SUMS, kernels=REFERENCE),
+    Reason(("SUM",), "uint8", 1, REFERENCE_SUMS, kernels=REFERENCE),
+    Reason(("RESIZE_BILINEAR",), "uint8", 1, "sums of floats near halves", 0.02, kernels=REFERENCE),
+    Reason(("LOCAL_RESPONSE_NORMALIZATION",), "float32", 1, "another formula", kernels=REFERENCE),
     Reason(("REDUCE_PROD",), "int8", 16, "the interpreter rounds after each factor"),
     Reason(("SQUARED_DIFFERENCE",), "int8", 1, "on the core, a function of a difference is a table of it in 8 bits"),
     Reason(("SQRT",), "int8", 1, "fixed-point functions"),
@@ -110,9 +119,9 @@ class Outcome:
     size: int = 0  # results, and with `share` how many of them differ
 
 
-def computed(case: Case, target: str, config: str = "pynq") -> list[Array]:
+def computed(case: Case, target: str, config: str = "pynq", kernels: str = "default") -> list[Array]:
     """What weft computes: by the graph's meaning in NumPy, or compiled for a target. Raises WeftError."""
-    source = LitertSource(case.model, case.name)
+    source = LitertSource(case.model, case.name, kernels=kernels)
     given = {each.name: array for each, array in zip(source.inputs({}), case.arrays, strict=True)}
     shapes = {name: array.shape for name, array in given.items()}
     if target == "graph":
@@ -148,13 +157,13 @@ def compared(got: Array, wanted: Array) -> tuple[str, float, float]:
     )
 
 
-def tried(family: str, case: Case, target: str, config: str = "pynq") -> Outcome:
+def tried(family: str, case: Case, target: str, config: str = "pynq", kernels: str = "default") -> Outcome:
     try:
-        wanted = interpreted(case.model, case.arrays)
+        wanted = interpreted(case.model, case.arrays, kernels)
     except (RuntimeError, ValueError) as error:
         return Outcome(family, case.name, "unjudged", reason=" ".join(str(error).split())[:120])
     try:
-        results = [compared(*pair) for pair in zip(computed(case, target, config), wanted, strict=True)]
+        results = [compared(*pair) for pair in zip(computed(case, target, config, kernels), wanted, strict=True)]
     except weft.WeftError as error:
         floats = target == "accel" and "is not quantised" in error.message
         return Outcome(family, case.name, "floats" if floats else "refused", reason=str(error))
@@ -163,19 +172,19 @@ def tried(family: str, case: Case, target: str, config: str = "pynq") -> Outcome
     if result != "different":
         return Outcome(family, case.name, result, steps, share, size=size)
     exact = rounds_exact_sums(target, config)
-    reason = next((each for each in APART if each.fits(case.name, exact)), None)
+    reason = next((each for each in APART if each.fits(case.name, exact, kernels)), None)
     apart = reason is not None and steps <= reason.steps and share <= reason.share
     kind, why = "apart" if apart else "different", reason.why if reason else ""
     return Outcome(family, case.name, kind, steps, share, why, size)
 
 
 def outcomes(
-    families: Mapping[str, Callable[[], Iterable[Case]]], target: str, config: str, text: str
+    families: Mapping[str, Callable[[], Iterable[Case]]], target: str, config: str, text: str, kernels: str = "default"
 ) -> Iterator[Outcome]:
     for family, cases in families.items():
         for case in cases():
             if text.lower() in case.name.lower():
-                yield tried(family, case, target, config)
+                yield tried(family, case, target, config, kernels)
 
 
 def case_of_file(path: str) -> Case:
@@ -254,6 +263,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", choices=TARGETS, default="graph")
     parser.add_argument("--config", default="pynq", help="the core of --target accel")
+    parser.add_argument("--kernels", default=DEFAULT, choices=KERNELS, help="LiteRT's, which are the judge")
     parser.add_argument("--family", action="append", choices=sorted(EVERYTHING))
     parser.add_argument("--file", nargs="+", default=[], metavar="FILE", help="these files, instead")
     parser.add_argument("--layers", action="store_true", help="of the files: each operator by itself")
@@ -276,7 +286,7 @@ def main() -> int:
     if args.file:
         cases = map(case_of_file, args.file)
         families = {"files": lambda: itertools.chain.from_iterable(map(layers, cases)) if args.layers else cases}
-    for each in outcomes(families, args.target, args.config, args.only):
+    for each in outcomes(families, args.target, args.config, args.only, args.kernels):
         found.append(each)
         if each.result in ("different", "refused") or (args.verbose and each.result in ("apart", "unjudged")):
             print(f"{each.result}: {each.case}: {each.share:.1%} by up to {each.steps:g} {each.reason}")

@@ -73,7 +73,7 @@ def compare_command(
         if names:
             out.print(f"unpaired, made by {place} alone: {', '.join(names)}", highlight=False, markup=False)
     if apart:
-        out.print(f"{apart} values ask for sums rounded in float32; the core rounds exact sums, which may differ by 1",
+        out.print(f"{apart} values ask for sums rounded otherwise than this core does, which may differ by 1",
                   highlight=False, markup=False, soft_wrap=True)  # fmt: skip
     if tail is not None:
         kinds = ", ".join(dict.fromkeys(kind for _, kind in tail.operators))

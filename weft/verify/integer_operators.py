@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..roundings import FLOAT32, HALF_UP
+from ..roundings import FLOAT32, HALF_UP, TWO_ROUNDINGS
 from .errors import NotProvedError
 from .field import MOST_TERMS, Elements, Numbers, add, halves, join, matrix_product, multiply, of_int
 from .keyed import Keys
@@ -195,6 +195,11 @@ def _rounded(sums: Numbers, multiplier: Numbers, shift: Numbers, rounding: str) 
     if rounding == FLOAT32:
         product = sums.astype(np.float32) * multiplier.astype(np.float32)
         return np.rint(product.astype(np.float64) / np.exp2(shift)).astype(np.int64)
+    if rounding == TWO_ROUNDINGS:
+        first = np.minimum(shift, 31)
+        high, rest = (sums * multiplier + (np.int64(1) << (first - 1))) >> first, shift - first
+        away = (high + (np.int64(1) << np.maximum(rest - 1, 0)) - (high < 0)) >> rest
+        return np.where(rest > 0, away, high)
     return (sums * multiplier + (np.int64(1) << (shift - 1))) >> shift
 
 

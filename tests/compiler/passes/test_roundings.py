@@ -6,9 +6,11 @@ import numpy as np
 import weft
 from weft.compiler.graph import Attrs, Call, Constant, Function, Module, TensorType, Var, call, evaluate
 from weft.compiler.graph.visit import topological_order
+from weft.compiler.passes.emit_roundings import _factor_away_from_0
 from weft.compiler.passes.float32_by_integers import by_integers
 from weft.compiler.passes.manager import PassManager
 from weft.compiler.passes.pipeline import integer_passes
+from weft.roundings import rounded_shift, wide_multiplier
 
 F = np.float32
 
@@ -66,3 +68,50 @@ def test_a_scale_is_a_multiplier_and_a_shift() -> None:
 
 def module_of(x: Var, result: Call) -> Module:
     return Module(Function((x,), result, Attrs({"outputs": ("y",)})), stage="integer")
+
+
+def twice(sums: np.ndarray, factor: float) -> list[int]:
+    """In whole numbers of Python: to 31 bits behind the factor halves up, then the rest halves away from 0."""
+    (multiplier,), (shift,) = (each.tolist() for each in wide_multiplier(np.array([factor])))
+    found = []
+    for each in sums.tolist():
+        first = min(shift, 31)
+        high = ((each * multiplier >> first - 1) + 1) >> 1
+        rest = shift - first
+        away = (abs(high) + (1 << rest - 1)) >> rest if rest else abs(high)
+        found.append(-away if high < 0 else away)
+    return found
+
+
+def test_two_roundings_are_one_of_a_product_that_is_half_a_first_step_further_away() -> None:
+    rng = np.random.default_rng(0)
+    factors = rng.choice((-1, 1), 120) * 2.0 ** rng.uniform(-34, 12, 120)
+    factors[:40] = 2.0 ** rng.integers(-33, 3, 40)
+    factors[40:50] = 3 * 2.0 ** rng.integers(-33, 3, 10)
+    sums = rng.integers(-(2**31), 2**31, (60, 120))
+    steps = (rng.integers(-300, 300, (40, 120)) / 2) / factors + rng.integers(-1, 2, (40, 120))
+    sums[:40] = np.clip(np.rint(steps), -(2**31), 2**31 - 1)
+    multiplier, shift = wide_multiplier(factors)
+    wanted = np.stack([twice(sums[:, n], factors[n]) for n in range(120)], axis=1)
+    once = rounded_shift(sums, multiplier, shift, "half_up")
+    np.testing.assert_array_equal(rounded_shift(sums, multiplier, shift, "two_roundings"), wanted)
+    assert (once != wanted).sum() > 300
+    data, x = {"x": sums.astype(np.int32)}, Var("x", TensorType((60, 120), "int32"))
+    parameters = (Constant(each) for each in (np.zeros(120, np.int32), multiplier, shift))
+    module = module_of(x, call("requantise", x, *parameters, zero_point=3, low=-90, rounding="two_roundings"))
+    limited = np.clip(wanted + 3, -90, 127)
+    np.testing.assert_array_equal(evaluate(module, data)["y"], limited)
+    np.testing.assert_array_equal(weft.load(weft.compile(module, target="cpu")).run(data)["y"], limited)
+
+
+def test_a_multiplier_near_the_factors_rounds_halves_away_from_0() -> None:
+    rng = np.random.default_rng(0)
+    factors = np.concatenate([2.0 ** rng.integers(-12, 1, 20), rng.uniform(2e-5, 0.3, 40), [0.0, 1.5]])
+    multiplier, shift = _factor_away_from_0(factors, (-250, 250))
+    for n, factor in enumerate(factors):
+        most = min(int(250 / max(factor, 1e-9)), 400_000)
+        sums = np.arange(-most, most)
+        exact = sums * factor
+        wanted = np.trunc(exact + np.copysign(0.5, exact))
+        got = rounded_shift(sums, multiplier[n : n + 1], shift[n : n + 1], "half_up")
+        np.testing.assert_array_equal(got, wanted, str(factor))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...roundings import FLOAT32, HALF_UP
+from ...roundings import FIRST_PLACES, FLOAT32, HALF_UP, TWO_ROUNDINGS
 from .. import tensor as te
 from ..graph.ir import Array, Attrs, Call, Constant, TensorType
 from ..graph.registry import (
@@ -227,7 +227,7 @@ def requantised(
     """One element of a requantise as an expression, of int64. A zero point or a left shift that is the number 0 is not
     written down.
 
-    ``x``, ``bias``, ``multiplier``, ``shift``: int32. A product has at most 55 bits: no sum behind it wraps.
+    ``x``, ``bias``, ``multiplier``, ``shift``: int32. A product has at most 62 bits: no sum behind it wraps.
     """
     amount = shift.astype("int64")
     if rounding == FLOAT32:
@@ -235,6 +235,9 @@ def requantised(
         value = te.round(real / (tir.Const(1) << amount).astype("float32")).astype("int64")
     else:
         product = (x + bias).astype("int64") * multiplier.astype("int64")
+        if rounding == TWO_ROUNDINGS:  # see `rounded_shift`; shifts have 6 bits
+            beyond = amount >> FIRST_PLACES.bit_length()
+            product = product + ((product >> 63) | 1) * (beyond << FIRST_PLACES - 1)
         value = (product + (tir.Const(1) << (amount - 1))) >> amount
     if not (isinstance(zero_point, int) and zero_point == 0):
         value = value + zero_point
@@ -270,7 +273,9 @@ register(Operator(
     "requantise", "x bias multiplier shift", types=_requantise_type, numpy=_requantise, lower=_lower_requantise,
     fusion=Fusion.ELEMENTWISE, **_COMMON, defaults=REQUANTISE, sample=_sample_requantise,
     doc="clamp(((x + bias) * multiplier + half >> shift) + zero_point, low, high) << left_shift, one rounding; "
-        "or, where rounding is 'float32', as `requantise_float32` with the scale multiplier / 2**shift.",
+        "or, where rounding is 'float32', as `requantise_float32` with the scale multiplier / 2**shift. Where it is "
+        "'two_roundings', the multiplier has 31 bits, and a product with a shift above 31 is rounded to a multiple of "
+        "2**31 first, halves up, then the rest of the way, halves away from 0.",
 ))  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...roundings import FLOAT32, HALF_UP
+from ...roundings import HALF_UP, rounded_shift
 from ..graph.dtypes import EXACT_IN_FLOAT32
 from ..graph.ir import Array
 
@@ -184,16 +184,6 @@ def requantise(
     rounded = rounded_shift(t, multiplier, shift, rounding)
     value = np.clip(rounded + zero_point, low, high) << left_shift
     return wrap_int32(value) if out == "int32" else value.astype(np.int8)
-
-
-def rounded_shift(x: Array, multiplier: Array, shift: Array, rounding: str) -> Array:
-    """``x * multiplier / 2**shift`` as whole numbers of int64: the exact product rounded half up or, in float32, factor
-    and product rounded to 24 bits and the result to a whole number, all halves to even."""
-    if rounding == FLOAT32:
-        product = x.astype(np.float32) * multiplier.astype(np.float32)
-        return np.asarray(np.rint(np.ldexp(product.astype(np.float64), -shift.astype(np.int32))).astype(np.int64))
-    exact = x.astype(np.int64) * multiplier
-    return np.asarray((exact + (np.int64(1) << (shift.astype(np.int64) - 1))) >> shift)
 
 
 def requantise_float32(x: Array, bias: Array, scale: Array, *, zero_point: int, low: int, high: int) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...roundings import FLOAT32, HALF_UP
+from ...roundings import HALF_UP
 from ..graph import Anchor, Array, Call, Constant, Expr, Family, Span, call, operator_of
 from ..graph.host import host_call
 from ..graph.visit import respan
@@ -26,10 +26,10 @@ from ..integers.form import (
     concatenated,
 )
 from ..operators.numerics import quantise_multiplier
+from .emit_roundings import rounded_as_asked
 from .emit_sums import in_whole_parts, total_of
 
 _FINE_BIAS = 2.0**-14  # a bias is rounded to at most this part of the result's last digit, where 32 bits hold that
-_WHOLE = 2.0**-20  # of a bias: it was written as real number, in float32
 _NEGLIGIBLE = 1 / 4096  # a channel that contributes less than this part of a digit is a constant
 
 
@@ -118,8 +118,8 @@ def requantised_within(x: Affine, scale: float, limits: tuple[int, int], span: S
 
 def _quantised_affine(x: Affine, scale: float, zero_point: int, span: Span, rounding: str = HALF_UP) -> Expr | Refusal:
     limits = limits_of(x.low, x.high, scale, zero_point)
-    in_float32 = _in_float32(x, scale, zero_point, limits, span) if rounding == FLOAT32 else None
-    result = in_float32 or _rounded_once(x, scale, zero_point, limits, span)
+    asked = rounded_as_asked(x, scale, zero_point, limits, span, rounding)
+    result = asked or _rounded_once(x, scale, zero_point, limits, span)
     if isinstance(result, Refusal) or result.shape == x.shape:
         return result
     return call("reshape", result, shape=x.shape, span=span)
@@ -131,25 +131,6 @@ def _rounded_once(x: Affine, scale: float, zero_point: int, limits: tuple[int, i
         return prepared
     x, bias = prepared
     return _requantise(x.accumulator, bias, x.scale / scale, zero_point, limits, span, x.host)
-
-
-def _in_float32(x: Affine, scale: float, zero_point: int, limits: tuple[int, int], span: Span) -> Expr | None:
-    """``x`` as `requantise_float32` makes it: the factor is rounded where its parts are multiplied, and again where it
-    is divided by ``scale``. None where the bias is no whole number of the sum's unit, or does not fit beside it."""
-    factor = x.scale.astype(np.float32)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        exact = np.where(x.offset == 0, 0.0, x.offset / x.scale)
-    whole = np.rint(exact)
-    if not np.all(np.abs(exact - whole) <= np.abs(whole) * _WHOLE) or not np.all(np.isfinite(factor)):
-        return None
-    bias = x.correction + whole
-    if not np.all(np.abs(bias) + x.peak < INT32_SAFE):
-        return None
-    args = (x.accumulator, Constant(bias.astype(np.int32)), Constant(factor / np.float32(scale)))
-    attrs = {"zero_point": zero_point, "low": limits[0], "high": limits[1]}
-    return host_call("requantise_float32", args, attrs, x.host, span) if x.host else call(
-        "requantise_float32", *args, span=span, **attrs
-    )  # fmt: skip
 
 
 def _prepared(x: Affine, scale: float) -> tuple[Affine, Array] | Refusal:

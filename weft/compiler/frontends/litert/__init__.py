@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....imports import IMPORTS
 from ..errors import ModelError
+from .kernels import DEFAULT
 
 if TYPE_CHECKING:
     from .source import LitertSource
@@ -17,13 +18,13 @@ IDENTIFIER = b"TFL3"
 SUFFIX = ".tflite"
 
 
-def open_model(model: Any) -> LitertSource | None:
+def open_model(model: Any, kernels: str = DEFAULT) -> LitertSource | None:
     """The source of a LiteRT file, given as a path or as its bytes; None for what is none.
 
     Raises ModelError for a damaged file.
     """
     if isinstance(model, bytes):
-        return _source(model, "the model", "model") if is_litert(model) else None
+        return _source(model, "the model", "model", kernels) if is_litert(model) else None
     if not isinstance(model, (str, Path)):
         return None
     path = Path(model)
@@ -36,14 +37,30 @@ def open_model(model: Any) -> LitertSource | None:
         if path.suffix != SUFFIX:
             return None
         raise ModelError(f"{str(model)!r} cannot be read: {error.strerror or error}") from None
-    return _source(data, repr(str(model)), path.stem)
+    return _source(data, _place(model), path.stem, kernels)
 
 
-def _source(data: bytes, file: str, name: str) -> LitertSource:
+def from_litert(model: str | Path | bytes, *, kernels: str = DEFAULT) -> LitertSource:
+    """A LiteRT file, by its path or its bytes, as `weft.compile` takes it.
+
+    ``kernels``: the set of LiteRT's kernels whose integers the model is to give, "default" or "reference". Raises
+    ModelError for what is no such file, and for a damaged one.
+    """
+    source = open_model(model, kernels)
+    if source is None:
+        raise ModelError("no LiteRT file: such a file has TFL3 from its fifth byte on", at=_place(model))
+    return source
+
+
+def _place(model: object) -> str:
+    return "the model" if isinstance(model, bytes) else repr(str(model))
+
+
+def _source(data: bytes, file: str, name: str, kernels: str) -> LitertSource:
     with IMPORTS:  # most models are none of LiteRT
         from .source import LitertSource
 
-    return LitertSource(data, file, name)
+    return LitertSource(data, file, name, kernels)
 
 
 def is_litert(data: bytes) -> bool:

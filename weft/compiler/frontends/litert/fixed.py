@@ -8,7 +8,7 @@ interpreter's integers are. Functions of one value are compared for all 256 of t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,9 @@ _HALF_OF_A_SUM = 15
 
 _BYTES = ("int8", "uint8")
 _F = np.float32
+
+Table = Callable[..., Array]
+"""The results of all 8-bit values less their zero point, of both scales and the result's zero point, as int8."""
 
 
 def bytes_of(site: Site) -> tuple[Held, Quantisation, Quantisation, str] | None:
@@ -72,17 +75,15 @@ def scaled_by_bytes(site: Site, below: float | None = None) -> Held | None:
     return as_steps(site, site("add", scaled, UPWARD), target, kind, held)
 
 
-def corrected(site: Site, formula: Callable[[Expr], Expr], table: Callable[..., Array]) -> Held | None:
+def corrected(site: Site, formula: Callable[[Expr], Expr], table: Table) -> Held | None:
     """A function of one 8-bit value: the formula, and other numbers where ``table``, of all values less their zero
     point, of scales and zero points as for int8, says so."""
     found = bytes_of(site)
     if found is None:
         return None
     held, source, target, kind = found
-    least = int(np.iinfo(kind).min)
-    stored = np.arange(least, least + 256)
-    zeros = [int(each.zeros[0]) - (least + 128) for each in (source, target)]
-    wanted = table(stored - int(source.zeros[0]), _F(source.scales[0]), _F(target.scales[0]), zeros[1]) + least + 128
+    wanted = values_of(table, source, target, kind)
+    stored = np.arange(256) + int(np.iinfo(kind).min)
     every = Held.plain(Constant(stored.astype(kind)))
     numbers = site.real_of(every, source).expr
     given = site.known(site.quantised(formula(numbers), target, kind), "the function").astype(np.int64)
@@ -98,6 +99,14 @@ def corrected(site: Site, formula: Callable[[Expr], Expr], table: Callable[..., 
     return Held(site.quantised(result, target, kind, held.order), held.order)
 
 
+def values_of(table: Table, source: Quantisation, target: Quantisation, kind: str) -> Array:
+    """A table's results of all values of a type, the lowest first."""
+    least = int(np.iinfo(kind).min)
+    steps, above = np.arange(least, least + 256) - int(source.zeros[0]), least + 128
+    found = table(steps, _F(source.scales[0]), _F(target.scales[0]), int(target.zeros[0]) - above)
+    return np.asarray(found + above)
+
+
 def rounded_down(site: Site, formula: Callable[[Expr], Expr]) -> Held | None:
     """A function of one 8-bit value, in whole steps of the result's scale."""
     found = bytes_of(site)
@@ -108,9 +117,42 @@ def rounded_down(site: Site, formula: Callable[[Expr], Expr]) -> Held | None:
     return as_steps(site, site("floor", site("divide", value, float(target.scales[0]))), target, kind, held)
 
 
-def weighted_sum(site: Site, op: str) -> Held | None:
-    """A sum or difference of two 8-bit values, in parts of the result's steps in which both have whole weights of 21
-    bits; it is rounded once, halves up. None where the interpreter computes in another way."""
+@dataclass(frozen=True)
+class BytesSum:
+    """A sum or difference of two 8-bit values, and the quantisations of these and of the result, one scale each."""
+
+    op: str
+    operands: tuple[Expr, Expr]
+    order: tuple[int, ...]
+    sources: tuple[Quantisation, Quantisation]
+    target: Quantisation
+    kind: str
+
+    @property
+    def ratios(self) -> tuple[float, float]:
+        """Steps of the result that one of each operand is."""
+        first, second = (float(_F(each.scales[0]) / _F(self.target.scales[0])) for each in self.sources)
+        return first, second
+
+    @property
+    def bits(self) -> int | None:
+        """A step of the result has ``2**bits`` parts, of which the larger weight is a number of 21 bits; None where the
+        interpreter would compute in another way."""
+        bits = 20 - int(np.floor(np.log2(max(self.ratios))))
+        return bits if _SUM_BITS[0] <= bits <= _SUM_BITS[1] else None
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Of the operands of a sum, and what is added to it, in ``2**-bits`` of a step of the result."""
+
+    bits: int
+    weights: tuple[int, int]
+    added: int = 0
+
+
+def sum_of_bytes(site: Site, op: str) -> BytesSum | None:
+    """What an operator adds up; None for other types, for scales by channel, and for sums that are constant."""
     (a, b), order = site.together(0, 1, real=False)
     target, kind = site.results[0].quantisation, site.results[0].element
     sources = [each for each in (site.quantisation(0), site.quantisation(1), target) if each is not None]
@@ -119,16 +161,29 @@ def weighted_sum(site: Site, op: str) -> Held | None:
         return None
     for each in sources:
         site.parameters(each, kind)
-    ratios = [_F(each.scales[0]) / _F(target.scales[0]) for each in sources[:2]]
-    bits = 20 - int(np.floor(np.log2(float(max(ratios)))))
-    weights = [int(np.rint(float(ratio) * 2.0**bits)) for ratio in ratios]
-    if min(weights) < 1 or not _SUM_BITS[0] <= bits <= _SUM_BITS[1]:
+    return BytesSum(op, (a, b), order, (sources[0], sources[1]), target, kind)
+
+
+def weighted_sum(site: Site, op: str) -> Held | None:
+    """A sum or difference of two 8-bit values, in parts of the result's steps in which both have whole weights of 21
+    bits; it is rounded once, halves up. None where the interpreter computes in another way."""
+    found = sum_of_bytes(site, op)
+    bits = None if found is None else found.bits
+    if found is None or bits is None:
         return None
-    terms = [_weighted(site, *each) for each in zip((a, b), sources[:2], weights, strict=True)]
-    step = float(target.scales[0]) / 2.0**bits
-    total = site.activated(_added(site, op, *terms), unit=step)
-    unit = replace(target, scales=np.full(1, 2.0**bits, np.float32))
-    return Held(site.quantised(total, unit, kind, order), order)
+    first, second = (int(np.rint(ratio * 2.0**bits)) for ratio in found.ratios)
+    return weighed(site, found, Weights(bits, (first, second))) if min(first, second) >= 1 else None
+
+
+def weighed(site: Site, found: BytesSum, weights: Weights) -> Held:
+    """A sum with whole weights, rounded once, halves up."""
+    terms = [_weighted(site, *each) for each in zip(found.operands, found.sources, weights.weights, strict=True)]
+    total = _added(site, found.op, *terms)
+    if weights.added:
+        total = site("add", total, weights.added)
+    total = site.activated(total, unit=float(found.target.scales[0]) / 2.0**weights.bits)
+    unit = replace(found.target, scales=np.full(1, 2.0**weights.bits, np.float32))
+    return Held(site.quantised(total, unit, found.kind, found.order), found.order)
 
 
 def _weighted(site: Site, x: Expr, source: Quantisation, weight: int) -> Expr | Array:
@@ -263,22 +318,33 @@ TABLES: dict[str, Callable[..., Array]] = {"HARD_SWISH": hard_swish, "LOGISTIC":
 """The interpreter's functions of one 8-bit value, where they are known to differ from the real numbers' rounded."""
 
 
-def between_pixels(site: Site, x: Expr, align: bool, half: bool, targets: tuple[int, int]) -> Expr:
-    """An image of stored integers (N, C, H, W), resized: weights of 11 bits, from float32, and halves rounded up. Sums
-    have 30 bits, which float64 holds."""
-    wide = site.cast(x, "float64")
-    for axis, target in enumerate(targets, 2):
-        size = x.shape[axis]
-        scale = _F(size - 1) / _F(target - 1) if align and target > 1 else _F(size) / _F(target)
-        at = np.arange(target).astype(_F)
-        at = (at + _F(0.5)) * scale - _F(0.5) if half else at * scale
-        at = np.clip(at, _F(0), _F(size - 1)).astype(_F)
-        low = at.astype(np.int64)
-        weights = np.rint((at - low.astype(_F)) * _F(2048)).astype(np.float64) / 2048
-        matrix = np.zeros((target, size))
-        np.add.at(matrix, (np.arange(target), low), 1 - weights)
-        np.add.at(matrix, (np.arange(target), np.minimum(low + 1, size - 1)), weights)
-        turned = wide if axis == 3 else site.transpose(wide, (0, 1, 3, 2))
-        product: Expr = site.call("nn.matmul", turned, site.like(matrix.T, "float64"))
-        wide = product if axis == 3 else site.transpose(product, (0, 1, 3, 2))
-    return site("floor", site("add", wide, 0.5))
+def between_pixels(size: int, target: int, align: bool, half: bool) -> Array:
+    """The weights (target, size) of a row of pixels in those of a resized one: 11 bits, from float32."""
+    low, part = places_between(size, target, align, half)
+    return weights_between(size, low, np.minimum(low + 1, size - 1), np.rint(part * _F(2048)) / 2048)
+
+
+def places_between(size: int, target: int, align: bool, half: bool) -> tuple[Array, Array]:
+    """The pixel before each of a resized row, and how far it lies behind it, in float32."""
+    scale = _F(size - 1) / _F(target - 1) if align and target > 1 else _F(size) / _F(target)
+    at = np.arange(target).astype(_F)
+    at = (at + _F(0.5)) * scale - _F(0.5) if half else at * scale
+    at = np.clip(at, _F(0), _F(size - 1)).astype(_F)
+    low = at.astype(np.int64)
+    return low, at - low.astype(_F)
+
+
+def weights_between(size: int, low: Array, high: Array, part: Array) -> Array:
+    """A matrix of what two pixels have in each of a resized row."""
+    matrix, rows = np.zeros((len(low), size)), np.arange(len(low))
+    np.add.at(matrix, (rows, low), 1 - part.astype(np.float64))
+    np.add.at(matrix, (rows, high), part.astype(np.float64))
+    return matrix
+
+
+def resized(site: Site, x: Expr, rows: Array, columns: Array) -> Expr:
+    """An image of stored integers (N, C, H, W) by weights of both axes, in float64, which holds sums of 30 bits."""
+    wide = site.transpose(site.cast(x, "float64"), (0, 1, 3, 2))
+    tall: Expr = site.call("nn.matmul", wide, site.like(rows.T, "float64"))
+    result: Expr = site.call("nn.matmul", site.transpose(tall, (0, 1, 3, 2)), site.like(columns.T, "float64"))
+    return result

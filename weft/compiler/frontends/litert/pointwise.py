@@ -10,7 +10,7 @@ import numpy as np
 
 from ...graph import Constant, Expr
 from ...graph.dtypes import FLOATS
-from . import fixed
+from . import fixed, reference
 from .site import Held, Result, Site, channels_first, rule
 
 Formula = Callable[[Site, Expr], Expr]
@@ -24,7 +24,8 @@ def _binary(site: Site, compute: Callable[[Expr, Expr], Expr], *, real: bool = T
 @rule("ADD", "SUB")
 def _add(site: Site) -> Result:
     op = "add" if site.op == "ADD" else "subtract"
-    return fixed.weighted_sum(site, op) or _binary(site, lambda a, b: site.activated(site(op, a, b)))
+    bytes_sum = reference.summed if site.reference else fixed.weighted_sum
+    return bytes_sum(site, op) or _binary(site, lambda a, b: site.activated(site(op, a, b)))
 
 
 @rule("MUL")
@@ -177,7 +178,10 @@ _FUNCTIONS: dict[str, Formula] = {
 
 @rule(*_FUNCTIONS)
 def _function(site: Site) -> Result:
-    if site.op == "LEAKY_RELU":
+    if site.op == "LEAKY_RELU" and site.reference:
+        table = reference.leaky(float(site.option("alpha")))
+        found = reference.function(site, lambda x: _leaky(site, x), table)
+    elif site.op == "LEAKY_RELU":
         found = fixed.scaled_by_bytes(site, below=float(site.option("alpha")))
     elif site.op in fixed.TABLES:
         found = fixed.corrected(site, lambda x: _FUNCTIONS[site.op](site, x), fixed.TABLES[site.op])
@@ -225,6 +229,8 @@ def _cast(site: Site) -> Result:
 
 @rule("QUANTIZE")
 def _quantise(site: Site) -> Result:
+    if site.reference:
+        return reference.function(site, lambda x: x, reference.rescaled) or site.real(0)
     return fixed.scaled_by_bytes(site) or site.real(0)
 
 

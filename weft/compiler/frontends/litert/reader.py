@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ....roundings import FLOAT32, HALF_UP
 from ...graph import Constant, Expr, GraphError, Span
 from ...graph.dtypes import FLOATS, numpy_dtype
 from ..errors import ModelError
@@ -29,6 +28,7 @@ from . import (
 )
 from .control import BODIES
 from .file import GraphInfo, OperatorInfo, TensorInfo, supported
+from .kernels import rounding_of
 from .recurrent import STARTS_AT_ZERO
 from .schema import CUSTOM
 from .site import QUANTISED, REFUSED, RULES, Held, Memory, Result, Site
@@ -52,11 +52,6 @@ RULE_MODULES = (
 
 CONVERTER_MODULES = onnx_reader.CONVERTER_MODULES
 """Of ONNX: some rules are written by its converters."""
-
-ROUNDED_IN_FLOAT32 = frozenset(
-    {"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "BATCH_MATMUL", "MUL", "MEAN"}
-)
-"""What the interpreter's default kernels requantise by a factor of float32."""
 
 _TABLE = "tables are kept between runs"
 ACTING = ("ASSIGN_VARIABLE", "CALL_ONCE")
@@ -136,9 +131,9 @@ def _results(site: Site) -> tuple[Result, ...]:
     return tuple(Held(real.expr, real.order, imaginary.expr) for real, imaginary in pairs)
 
 
-def variables_of(graphs: Sequence[GraphInfo]) -> tuple[Memory, list[Variable]]:
+def variables_of(graphs: Sequence[GraphInfo], kernels: str) -> tuple[Memory, list[Variable]]:
     """What the file gives to named variables before the first run, and those that a run changes."""
-    memory = Memory()
+    memory = Memory(kernels=kernels)
     for info in graphs[0].operators:
         if info.name == "CALL_ONCE":
             site = Site(info.name, place_of(info, graphs[0]), info, (), (), (), lambda *_: [], memory)
@@ -267,7 +262,7 @@ class GraphReader:
         held = result if isinstance(result, Held) else Held.plain(result)
         quantisation = tensor.quantisation if tensor.element in QUANTISED else None
         if quantisation is not None and held.expr.dtype in FLOATS:
-            rounding = FLOAT32 if site.op in ROUNDED_IN_FLOAT32 else HALF_UP
+            rounding = rounding_of(self.memory.kernels, site.op)
             return Held(site.quantised(held.expr, quantisation, tensor.element, held.order, rounding), held.order)
         if (held.imaginary is not None) != (tensor.dtype == "complex64"):
             raise site.error(f"tensor {tensor.name!r} is {tensor.dtype}, but what it would hold is not")

@@ -24,6 +24,7 @@ from ..errors import ModelError
 from ..onnx.node import Node
 from ..site import OperatorSite, adds_to
 from .file import OperatorInfo, Quantisation, TensorInfo
+from .kernels import DEFAULT, REFERENCE
 from .schema import ACTIVATIONS
 
 QUANTISED = ("int8", "uint8", "int16")
@@ -74,11 +75,12 @@ def channels_first(rank: int) -> tuple[int, ...]:
 
 @dataclass
 class Memory:
-    """What named variables hold where the reading has come to, and the names that have handles: a handle's number is
-    its place among them."""
+    """What all graphs of a file share. ``values``: what named variables hold where the reading has come to. ``names``:
+    those that have handles; a handle's number is its place among them. ``kernels``: those whose integers are meant."""
 
     values: dict[str, Held] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
+    kernels: str = DEFAULT
 
 
 Result = Held | Expr
@@ -105,6 +107,11 @@ class Site(OperatorSite):
     body: Callable[[Site, int, Sequence[Held]], list[Held]]
     memory: Memory
     intermediates: tuple[TensorInfo | None, ...] = ()
+
+    @property
+    def reference(self) -> bool:
+        """Whether the reference kernels' integers are meant."""
+        return self.memory.kernels == REFERENCE
 
     # Operands
 

@@ -10,8 +10,9 @@ from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_sy
 from ..errors import ModelError
 from ..refusals import refuse_floats, refuse_unknown_shapes
 from .file import TensorInfo, read_file, supported
+from .kernels import DEFAULT, KERNELS
 from .reader import GraphReader, refuse_unknown, variables_of
-from .site import Held, Memory
+from .site import Held
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -21,11 +22,13 @@ class LitertSource:
 
     Its first graph is read. Inputs and outputs have the names that its signature gives them, else those of their
     tensors. A variable that a run changes is an input more and, as ``next_NAME``, an output more; ``variables`` have
-    what a first run takes. Raises ModelError for a damaged file, and for operators that cannot be read: all of them,
-    with places.
+    what a first run takes. ``kernels``: the set of LiteRT's kernels whose integers are meant, of `KERNELS`. Raises
+    ModelError for a damaged file, and for operators that cannot be read: all of them, with places.
     """
 
-    def __init__(self, data: bytes, file: str, name: str = "model") -> None:
+    def __init__(self, data: bytes, file: str, name: str = "model", kernels: str = DEFAULT) -> None:
+        if kernels not in KERNELS:
+            raise ModelError(f"LiteRT has no kernels {kernels!r}", hint=f"known: {', '.join(KERNELS)}")
         self.name = name
         found = read_file(data, file)
         self._graphs, self._graph = found.graphs, found.graphs[0]
@@ -36,7 +39,7 @@ class LitertSource:
             raise ModelError(f"{file} has no outputs")
         if len(set(self._graph.inputs)) != len(self._graph.inputs):
             raise ModelError(f"{file} names an input twice")
-        self._memory, self.variables = variables_of(self._graphs)
+        self._memory, self.variables = variables_of(self._graphs, kernels)
         self.variables = [replace(each, name=self._free(each.name)) for each in self.variables]
         self.output_names += tuple(each.output for each in self.variables)
 
@@ -94,7 +97,7 @@ class LitertSource:
             params.append(Var(each.name, TensorType(each.at({}), each.dtype), Span((), each.name)))
         plain = [Held.plain(param) for param in params]
         count = len(self._graph.inputs)
-        memory = Memory(dict(self._memory.values), list(self._memory.names))
+        memory = replace(self._memory, values=dict(self._memory.values), names=list(self._memory.names))
         reader = GraphReader(self._graphs, 0, plain[:count], memory)
         for variable, held in zip(self.variables, plain[count:], strict=True):
             reader.keep(variable.key, held)

@@ -10,7 +10,7 @@ import numpy as np
 from ...graph import Constant, Expr
 from ...graph.dtypes import FLOATS
 from ..forms import add_bias, integer_bias
-from . import fixed
+from . import fixed, reference
 from .file import Quantisation
 from .schema import SAME, VALID
 from .site import Held, Result, Site, channels_first, rule
@@ -207,8 +207,13 @@ def _bilinear_bytes(site: Site, quantisation: Quantisation) -> Held:
     plain = replace(quantisation, scales=np.ones(1, np.float32), zeros=np.zeros(1, np.int64))
     x = site.real_of(held, plain).expr
     align, half = bool(site.option("align_corners")), bool(site.option("half_pixel_centers"))
-    resized = fixed.between_pixels(site, x, align, half, _target(site, x))
     kind = site.tensor(0).element
+    weights = reference.between_pixels(kind) if site.reference else fixed.between_pixels
+    matrices = [weights(size, target, align, half) for size, target in zip(x.shape[2:], _target(site, x), strict=True)]
+    exact = fixed.resized(site, x, *matrices)
+    resized = site("floor", site("add", exact, 0.5))
+    if site.reference and kind == "int8":  # away from 0
+        resized = site.where(site("less", exact, 0), site("ceil", site("subtract", exact, 0.5)), resized)
     return Held(site.quantised(site.cast(resized, "float32"), plain, kind, order), order)
 
 
