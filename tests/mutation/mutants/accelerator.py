@@ -344,7 +344,7 @@ MUTANTS = (
     ),
     _fault(
         "early-past-all-but-the-last-of-them", "stream/issue_early.py", "forgotten part",
-        "place = max(place, places[other])", "place = places[other]",
+        "place = max(place, places[earlier[pair]])", "place = places[earlier[pair]]",
         "stream/test_issue_early.py", "stream/test_conflicts.py",
     ),
     _fault(

@@ -177,7 +177,7 @@ MUTANTS = (
     ),
     Mutant(
         "engines-in-turn-but-for-the-first", "compiler/targets/accel/stream/tokens.py", "condition turned around",
-        "if engines[place] != engines[place + 1]", "if engines[place] > engines[place + 1]",
+        "engines[:-1] != engines[1:]", "engines[:-1] > engines[1:]",
         ("tests/compiler/targets/accel/stream/test_latency_hiding.py",),
     ),
     Mutant(
@@ -283,20 +283,20 @@ MUTANTS = (
         "tokens.append(state.clock.copy())", "tokens.append(state.clock)",
     ),
     Mutant(
-        "proof-without-reads-before-the-part", "compiler/targets/accel/check_at_once.py", "missing hazard check",
-        "((1, index), (0, np.flatnonzero(writes)))", "((1, index),)", AT_ONCE,
+        "proof-without-reads-before-writes", "compiler/targets/accel/check_at_once.py", "missing hazard check",
+        "written > clock or (write[access] and read > clock)", "written > clock", AT_ONCE,
     ),
     Mutant(
-        "proof-without-reads-before-writes", "compiler/targets/accel/check_at_once.py", "missing hazard check",
-        "((last, index), (read, following[read]))", "((last, index),)", AT_ONCE,
+        "proof-without-writes-before-accesses", "compiler/targets/accel/check_at_once.py", "missing hazard check",
+        "written > clock or (", "(", AT_ONCE,
     ),
     Mutant(
         "proof-that-forgets-what-was-written", "compiler/targets/accel/check_at_once.py", "forgotten part",
-        "np.maximum(section, np.repeat", "np.minimum(section, np.repeat", AT_ONCE,
+        "past[first + write[access] * ENGINES + engine] =", "past[first + engine] =", AT_ONCE,
     ),
     Mutant(
         "proof-with-the-clock-of-the-end", "compiler/targets/accel/check_at_once.py", "vector clock",
-        "known.append(own.copy())", "known.append(own)", AT_ONCE,
+        "now[own + engine] = counts[number]", "now[own + engine] = counts[length - 1]", AT_ONCE,
     ),
     Mutant(
         "proof-of-loops-set-later", "compiler/targets/accel/check_at_once.py", "off by one",

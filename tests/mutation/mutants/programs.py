@@ -13,29 +13,28 @@ PREFETCH = ("tests/compiler/targets/accel/stream/test_prefetch.py",)
 MUTANTS = (
     Mutant(
         "tokens-for-writes-after-reads", "compiler/targets/accel/stream/conflicts.py", "missing hazard check",
-        "has_behind = ~write & (behind < ends[atom])", "has_behind = write & (behind < 0)",
+        "if writes[access]:", "if writes[access] < 0:",
     ),
     Mutant(
         "tokens-one-more-than-fit", "compiler/targets/accel/stream/tokens.py", "queue depth",
-        "if len(tokens) > config.token_depth:", "if len(tokens) > config.token_depth + 1:",
+        "if held[pair] > depth:", "if held[pair] > depth + 1:",
     ),
     Mutant(
-        "early-over-what-was-read-in-another-part", "compiler/targets/accel/stream/conflicts.py",
-        "missing hazard check",
-        "for column in rows_of.T[1:]:\n            yield", "for column in ():\n            yield",
+        "early-over-what-another-engine-read", "compiler/targets/accel/stream/conflicts.py", "missing hazard check",
+        "range(unit * ENGINES, unit * ENGINES + ENGINES)", "range(unit * ENGINES, unit * ENGINES + 1)",
         ("tests/compiler/targets/accel/stream/test_conflicts.py",),
     ),
     Mutant(
         "tokens-of-the-wrong-sender", "compiler/targets/accel/stream/tokens.py", "swapped operands",
-        "[(next_sender, taker)]", "[(sender, taker)]", TOKENS,
+        "senders[joined] = senders[joined + 1]\n", "senders[joined] = senders[joined]\n", TOKENS,
     ),
     Mutant(
         "tokens-taken-away-from-the-first-taker", "compiler/targets/accel/stream/tokens.py", "swapped operands",
-        "issues[next_taker].waits &=", "issues[taker].waits &=", TOKENS,
+        "waits[takers[joined + 1]] &=", "waits[takers[joined]] &=", TOKENS,
     ),
     Mutant(
         "tokens-joined-where-it-costs-most", "compiler/targets/accel/stream/tokens.py", "comparison turned around",
-        "first = max(range(len(tokens) - 1)", "first = min(range(len(tokens) - 1)", TOKENS,
+        "if takers[token] - senders[token + 1] >", "if takers[token] - senders[token + 1] <", TOKENS,
     ),
     Mutant(
         "prefetch-before-there-is-room", "compiler/targets/accel/stream/prefetch.py", "check ignored",
@@ -59,7 +58,7 @@ MUTANTS = (
     ),
     Mutant(
         "prefetch-not-used", "compiler/targets/accel/stream/issue_early.py", "forgotten part",
-        "min(position - distance, further.get(position, position))", "position - distance", PREFETCH,
+        "wished[ahead] = np.minimum(wished[ahead],", "np.minimum(wished[ahead],", PREFETCH,
     ),
     Mutant(
         "equal-values-that-outsiders-read", "compiler/targets/accel/passes/fuse.py", "count by equality",
@@ -98,11 +97,11 @@ MUTANTS = (
     ),
     Mutant(
         "tokens-wait-takes-the-youngest", "compiler/targets/accel/stream/tokens.py", "swapped operands",
-        "held[source, engine].pop(0)", "held[source, engine].pop()", TOKENS,
+        "range(pair * (depth + 1), pair * (depth + 1) + held[pair])", "range(0)", TOKENS,
     ),
     Mutant(
         "early-past-all-but-the-last", "compiler/targets/accel/stream/issue_early.py", "forgotten part",
-        "found.setdefault(position, []).append(other)", "found[position] = [other]",
+        "place = max(place, places[earlier[pair]])", "place = max(wished[position], places[earlier[pair]])",
         ("tests/compiler/targets/accel/stream/test_conflicts.py",),
     ),
     Mutant(

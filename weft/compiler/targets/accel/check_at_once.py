@@ -4,9 +4,9 @@ The checker (`check`) follows a program instruction by instruction and names wha
 right, and that is known sooner: to run its tokens once gives the clocks, and all accesses are looked at as arrays. What
 is not proved here is for the checker to judge.
 
-In the order of the program, the accesses to a memory are taken in parts. The ends of all that is accessed in a part cut
-the memory into atoms, whose units meet the same accesses. It is enough that each access comes behind the last write,
-and each write behind the reads since: what lies further back is then behind them, too.
+The ends of all that is accessed cut a memory into pieces, whose units meet the same accesses. Of each piece the last
+read and the last write of every engine are kept, in the order of the program: an access has to come behind the writes
+of the others, and a write behind their reads.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ....hw.config import LOOP_LEVELS, CoreConfig
-from ....hw.isa import TAP_COLUMNS, TAP_ROWS, Engine, Load, Opcode, Scratchpad, VectorOp, VectorTarget, mask_engines
+from ....hw.isa import TAP_COLUMNS, TAP_ROWS, Engine, Load, Opcode, Scratchpad, VectorOp, VectorTarget
 from ....hw.load_counts import bytes_each, entries_each
 from ....hw.memories import Memory
 from ....hw.programs import Columns
+from ..llvm.scan import scan
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -30,9 +31,6 @@ Shape = tuple[tuple[int, int], ...]
 """Extents and strides."""
 
 ENGINES = len(Engine)
-
-RUNS = 1024
-"""Of consecutive units, in all accesses of a part, about."""
 
 
 class _DoubtError(Exception):
@@ -95,39 +93,60 @@ class _Program:
 
 
 def _clocks(config: CoreConfig, program: _Program) -> Ints:
-    """For each instruction what it knows of the engines when it starts: how many of their instructions have ended.
+    """For each instruction what it knows of the engines when it starts: how many of their instructions have ended. What
+    it knows of its own engine takes no part. One axis, ENGINES numbers for each.
 
     They run one after the other. Where that comes to its end, so do all other ways to run them: what engines do to
     one another goes through queues and tokens alone, which are first in, first out.
     """
-    engine_of, counts = program.engines.tolist(), program.counts.tolist()
-    waits, sends, room = program.waits.tolist(), program.sends.tolist(), config.token_depth
-    clock = [[0] * ENGINES for _ in range(ENGINES)]
-    tokens: list[list[list[list[int]]]] = [[[] for _ in range(ENGINES)] for _ in range(ENGINES)]
-    known = [[0] * ENGINES]
-    row = np.zeros(len(engine_of), np.int64)  # of ``known``, where it grows
-    for number in np.flatnonzero(program.waits | program.sends).tolist():
-        engine = engine_of[number]
-        own = clock[engine]
-        if waits[number]:
-            for source in mask_engines(waits[number]):
-                if not tokens[source][engine]:
-                    raise _DoubtError
-                own[:] = map(max, own, tokens[source][engine].pop(0))
-            row[number] = len(known)
-            known.append(own.copy())
-        if sends[number]:
-            own[engine] = counts[number]
-            for target in mask_engines(sends[number]):
-                if len(tokens[engine][target]) == room:
-                    raise _DoubtError
-                tokens[engine][target].append(own.copy())
-    if any(map(any, tokens)):
+    length, room = len(program.engines), config.token_depth
+    clocks = np.zeros(length * ENGINES, np.int64)
+    doubt = _scan_clocks(
+        program.engines, program.counts, program.waits, program.sends, length, room, np.zeros(ENGINES**2, np.int64),
+        np.zeros(ENGINES**2, np.int64), np.zeros(ENGINES**2 * room * ENGINES, np.int64), clocks,
+    )  # fmt: skip
+    if doubt:
         raise _DoubtError
-    for engine in range(ENGINES):
-        mine = np.flatnonzero(program.engines == engine)
-        row[mine] = np.maximum.accumulate(row[mine])
-    return np.array(known, np.int64)[row]
+    return clocks
+
+
+@scan
+def _scan_clocks(
+    engines: Ints, counts: Ints, waits: Ints, sends: Ints, length: int, room: int, now: Ints, held: Ints, tokens: Ints,
+    clocks: Ints,
+) -> int:  # fmt: skip
+    """Whether there is doubt. ``now``: of each engine its clock. A pair of engines has so many tokens ``held``, each
+    with a clock, the oldest first."""
+    for number in range(length):
+        engine = engines[number]
+        own = engine * ENGINES
+        for source in range(ENGINES):
+            if waits[number] >> source & 1:
+                pair = source * ENGINES + engine
+                first = pair * room * ENGINES
+                if held[pair] == 0:
+                    return 1
+                held[pair] -= 1
+                for other in range(ENGINES):
+                    now[own + other] = max(now[own + other], tokens[first + other])
+                for place in range(first, first + held[pair] * ENGINES):
+                    tokens[place] = tokens[place + ENGINES]
+        for other in range(ENGINES):
+            clocks[number * ENGINES + other] = now[own + other]
+        now[own + engine] = counts[number]
+        for target in range(ENGINES):
+            if sends[number] >> target & 1:
+                pair = engine * ENGINES + target
+                first = (pair * room + held[pair]) * ENGINES
+                if held[pair] == room:
+                    return 1
+                held[pair] += 1
+                for other in range(ENGINES):
+                    tokens[first + other] = now[own + other]
+    for pair in range(ENGINES * ENGINES):
+        if held[pair] > 0:
+            return 1
+    return 0
 
 
 def _computed(config: CoreConfig, kinds: Mapping[Opcode, Columns], program: _Program) -> list[_Touched]:
@@ -307,47 +326,32 @@ def _ordered(size: int, program: _Program, clocks: Ints, touched: Sequence[_Touc
     points, places = np.unique(np.concatenate([begin, end]), return_inverse=True)
     in_turn = np.argsort(number, kind="stable")
     begin, end = places[: len(begin)][in_turn], places[len(begin) :][in_turn]
-    number, write = number[in_turn], write[in_turn]
-    past = np.zeros((2, ENGINES, len(points)), np.int64)  # counts of the last reads and writes of each engine
-    for start in range(0, len(number), RUNS):
-        part = slice(start, start + RUNS)
-        _ordered_part(program, clocks, number[part], write[part], begin[part], end[part], past)
+    number, write = number[in_turn], write[in_turn].astype(np.int64)
+    doubt = _scan_accesses(
+        number, write, begin, end, len(number), program.engines, program.counts, clocks,
+        np.zeros(len(points) * 2 * ENGINES, np.int64),
+    )  # fmt: skip
+    if doubt:
+        raise _DoubtError
 
 
-def _ordered_part(
-    program: _Program, clocks: Ints, number: Ints, write: Flags, begin: Ints, end: Ints, past: Ints
-) -> None:  # fmt: skip
-    """``past``: what happened before, by kind of access, engine and piece of the memory; brought up to date."""
-    low, high = int(begin.min()), int(end.max())
-    edges = np.unique(np.concatenate([begin, end]))
-    first, lengths = np.searchsorted(edges, begin), np.searchsorted(edges, end) - np.searchsorted(edges, begin)
-    atom = np.arange(lengths.sum()) + np.repeat(first - np.cumsum(lengths) + lengths, lengths)
-    access = np.repeat(np.arange(len(number)), lengths)
-    by_atom = np.argsort(atom.astype(np.uint16) if len(edges) < 1 << 16 else atom, kind="stable")
-    atom, access = atom[by_atom], access[by_atom]
-    instruction, writes = number[access], write[access]
-    engine, index, none = program.engines[instruction], np.arange(len(atom)), -1
-    # What an engine knows only grows: it is enough that its first access knows of what happened before the part.
-    here = np.maximum.reduceat(past[:, :, low:high], edges[:-1] - low, axis=2)
-    for kind, some in ((1, index), (0, np.flatnonzero(writes))):
-        first = np.full((ENGINES, len(edges) - 1), none)
-        first[engine[some[::-1]], atom[some[::-1]]] = some[::-1]  # the first of several stays
-        for own in range(ENGINES):
-            found = first[own][first[own] != none]
-            late = here[kind][:, atom[found]] > clocks[instruction[found]].T
-            late[own] = False
-            if late.any():
-                raise _DoubtError
-    last = np.maximum.accumulate(np.where(writes, index, none))
-    last = np.concatenate([[none], last[:-1]])
-    following = np.minimum.accumulate(np.where(writes, index, len(atom))[::-1])[::-1]
-    read = np.flatnonzero(~writes & (following < len(atom)))
-    for earlier, later in ((last, index), (read, following[read])):
-        both = np.flatnonzero((earlier != none) & (atom[earlier] == atom[later]) & (engine[earlier] != engine[later]))
-        before, behind = earlier[both], instruction[later[both]]
-        if (clocks[behind, engine[before]] < program.counts[instruction[before]]).any():
-            raise _DoubtError
-    latest = np.zeros_like(here)
-    latest[writes.astype(np.int64), engine, atom] = program.counts[instruction]  # the last of several stays
-    section = past[:, :, low:high]
-    np.maximum(section, np.repeat(latest, np.diff(edges), axis=2), out=section)
+@scan
+def _scan_accesses(
+    number: Ints, write: Ints, begin: Ints, end: Ints, accesses: int, engines: Ints, counts: Ints, clocks: Ints,
+    past: Ints,
+) -> int:  # fmt: skip
+    """Whether there is doubt. ``past``: of each piece of the memory the counts of the last reads of each engine, then
+    of its last writes."""
+    for access in range(accesses):
+        instruction = number[access]
+        engine = engines[instruction]
+        for piece in range(begin[access], end[access]):
+            first = piece * 2 * ENGINES
+            for other in range(ENGINES):
+                clock = clocks[instruction * ENGINES + other]
+                read = past[first + other]
+                written = past[first + ENGINES + other]
+                if other != engine and (written > clock or (write[access] and read > clock)):
+                    return 1
+            past[first + write[access] * ENGINES + engine] = counts[instruction]
+    return 0

@@ -39,6 +39,11 @@ class Accesses:
     size: int
 
 
+def engines_of(issues: Sequence[Issue]) -> Ints:
+    """The engine of each instruction."""
+    return np.array([issue.instruction.engine for issue in issues], np.int64)
+
+
 def accesses_of(issues: Sequence[Issue], memories: Iterable[Memory] = Memory) -> dict[Memory, Accesses]:
     """What the instructions of a stream touch, by memory (:attr:`Issue.accesses`)."""
     several = list(chain.from_iterable([issue.accesses for issue in issues]))  # of each what is read, what is written
@@ -47,7 +52,7 @@ def accesses_of(issues: Sequence[Issue], memories: Iterable[Memory] = Memory) ->
     # Streams touch the same again and again: the distinct ones are few.
     numbers: defaultdict[_Set, int] = defaultdict(count().__next__)
     sets = np.array([numbers[each] for each in map(_as_set, chain.from_iterable(several))], np.int64)
-    engines = np.array([issue.instruction.engine for issue in issues], np.int64)
+    engines = engines_of(issues)
     found = {}
     for memory in memories:
         own = np.array([each[0] is memory for each in numbers], np.bool_)

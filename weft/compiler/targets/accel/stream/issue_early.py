@@ -16,7 +16,8 @@ import numpy as np
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
 from .....hw.isa import Engine
-from .accesses import Ints
+from ...llvm.scan import scan
+from .accesses import Ints, engines_of
 from .conflicts import Conflicts
 from .prefetch import prefetches
 from .stream import Issue
@@ -34,38 +35,47 @@ REORDERED = (Engine.LOAD, Engine.LOADW)
 
 def early_order(config: CoreConfig, rate: DramRate, issues: Sequence[Issue], conflicts: Conflicts) -> list[int]:
     """The new order of the stream, which means the same: positions in the old one."""
-    further = prefetches(config, rate, issues, conflicts)
-    engines = [issue.instruction.engine for issue in issues]
-    wished = [_wished(position, engine, further) for position, engine in enumerate(engines)]
-    before = _before(conflicts, np.array(wished))
-    places: list[int] = []  # behind which original position each instruction goes
-    last = dict.fromkeys(Engine, -1)
-    for position, (engine, place) in enumerate(zip(engines, wished, strict=True)):
-        if engine not in REORDERED:
-            place = max(place, last[engine])
-        for other in before.get(position, ()):
-            place = max(place, places[other])
-        places.append(place)
-        last[engine] = place
-    # Equal places keep their order, so each instruction stays behind all that it depends on.
-    return sorted(range(len(issues)), key=places.__getitem__)  # the sort is stable
-
-
-def _wished(position: int, engine: Engine, further: Mapping[int, int]) -> int:
-    """Behind which position an instruction would go if it shared no entry with others."""
-    if engine not in DISTANCE:
-        return position
-    distance = DISTANCE[engine] if position >= BEGINNING else DISTANCE[Engine.LOAD]
-    return max(min(position - distance, further.get(position, position)), -1)
-
-
-def _before(conflicts: Conflicts, wished: Ints) -> dict[int, list[int]]:
-    """For each instruction, the earlier ones that may keep it from going where it is wished."""
+    engines = engines_of(issues)
+    wished = _wished(engines, prefetches(config, rate, issues, conflicts))
     earlier, later = conflicts.pairs
-    near = earlier > wished[later]  # nothing goes further down than it stood
-    keys = np.unique(later[near] * conflicts.length + earlier[near])
-    found: dict[int, list[int]] = {}
-    for key in keys.tolist():
-        position, other = divmod(key, conflicts.length)
-        found.setdefault(position, []).append(other)
-    return found
+    near = np.flatnonzero(earlier > wished[later])  # nothing goes further down than it stood
+    near = near[np.argsort(later[near], kind="stable")]
+    places = np.empty(len(issues), np.int64)  # behind which original position each instruction goes
+    in_order = np.array([engine not in REORDERED for engine in Engine], np.int64)
+    _scan_places(
+        engines, wished, len(issues), earlier[near], later[near], len(near), in_order, np.full(len(Engine), -1), places
+    )
+    # Equal places keep their order, so each instruction stays behind all that it depends on.
+    order: list[int] = np.argsort(places, kind="stable").tolist()
+    return order
+
+
+@scan
+def _scan_places(
+    engines: Ints, wished: Ints, count: int, earlier: Ints, later: Ints, pairs: int, in_order: Ints, last: Ints,
+    places: Ints,
+) -> None:  # fmt: skip
+    pair = 0
+    for position in range(count):
+        engine = engines[position]
+        place = wished[position]
+        if in_order[engine]:
+            place = max(place, last[engine])
+        while pair < pairs and later[pair] == position:
+            place = max(place, places[earlier[pair]])
+            pair += 1
+        places[position] = place
+        last[engine] = place
+
+
+def _wished(engines: Ints, further: Mapping[int, int]) -> Ints:
+    """Behind which position each instruction would go if it shared no entry with others."""
+    positions = np.arange(len(engines))
+    distance = np.array([DISTANCE.get(engine, 0) for engine in Engine])[engines]
+    beginning = distance[:BEGINNING]
+    beginning[beginning > 0] = DISTANCE[Engine.LOAD]
+    wished = positions - distance
+    ahead = np.fromiter(further.keys(), np.int64, len(further))
+    wished[ahead] = np.minimum(wished[ahead], np.fromiter(further.values(), np.int64, len(further)))
+    last: Ints = np.maximum(wished, -1)
+    return last

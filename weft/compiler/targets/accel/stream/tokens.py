@@ -11,18 +11,15 @@ order, rules out deadlock.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 
 import numpy as np
 
 from .....hw.config import CoreConfig
-from .....hw.isa import Engine
-from .accesses import Ints
-from .conflicts import Conflicts, conflicts_of
+from ...llvm.scan import scan
+from .accesses import Ints, engines_of
+from .conflicts import ENGINES, Conflicts, Pairs, conflicts_of
 from .stream import Issue
-
-ENGINES = len(Engine)
 
 
 def insert_tokens(
@@ -38,50 +35,82 @@ def insert_tokens(
     return list(issues)
 
 
-def _edges_in_turn(issues: Sequence[Issue]) -> list[tuple[int, int]]:
+def _edges_in_turn(issues: Sequence[Issue]) -> Pairs:
     """From each instruction to the next, where that is another engine's; an engine keeps its own in order."""
-    engines = [issue.instruction.engine for issue in issues]
-    return [(place, place + 1) for place in range(len(issues) - 1) if engines[place] != engines[place + 1]]
+    engines = engines_of(issues)
+    earlier = np.flatnonzero(engines[:-1] != engines[1:])
+    return earlier, earlier + 1
 
 
-def _find_edges(issues: Sequence[Issue], conflicts: Conflicts) -> list[tuple[int, int]]:
-    """Pairs (earlier, later) of positions in the stream: a token goes from the one to the other."""
-    engines = np.array([issue.instruction.engine for issue in issues], np.int64)
-    numbers, position_of = np.zeros(len(issues), np.int64), []  # of an engine's instructions, from 1
-    for engine in range(ENGINES):
-        own = np.flatnonzero(engines == engine)
-        numbers[own] = np.arange(1, len(own) + 1)
-        position_of.append([-1, *own.tolist()])
+def _find_edges(issues: Sequence[Issue], conflicts: Conflicts) -> Pairs:
+    """The earlier and the later positions in the stream: a token goes from the one to the other."""
+    engines = engines_of(issues)
+    numbers = np.zeros(len(issues), np.int64)  # of an engine's instructions, from 1
+    position_of, firsts = np.argsort(engines, kind="stable"), np.searchsorted(np.sort(engines), np.arange(ENGINES))
+    numbers[position_of] = np.arange(1, len(issues) + 1) - firsts[engines[position_of]]
     # The latest instruction of each other engine that has to be finished first.
     earlier, later = conflicts.pairs
     latest = np.zeros((len(issues), ENGINES), np.int64)
     np.maximum.at(latest.ravel(), later * ENGINES + engines[earlier], numbers[earlier])
     latest[np.arange(len(issues)), engines] = 0
-    clocks = [[0] * ENGINES for _ in range(ENGINES)]
-    learned = [([0], [[0] * ENGINES]) for _ in range(ENGINES)]  # by the engine's instruction, what it knew from then on
-    edges: list[tuple[int, int]] = []
-    engine_of, number_of = engines.tolist(), numbers.tolist()
     asking, needs = _news(engines, latest)
-    for position, needed in zip(asking, needs, strict=True):
-        engine = engine_of[position]
-        clock = clocks[engine]
-        late = [other for other in range(ENGINES) if needed[other] > clock[other]]
-        if len(late) > 1:  # the latest first: it may know that the earlier ones have finished
-            late.sort(key=lambda each: position_of[each][needed[each]], reverse=True)
-        for other in late:
-            if needed[other] > clock[other]:
-                edges.append((position_of[other][needed[other]], position))
-                since, known = learned[other]
-                clock[:] = map(max, clock, known[bisect_right(since, needed[other]) - 1])
-                clock[other] = needed[other]
-        if late:
-            since, known = learned[engine]
-            since.append(number_of[position])
-            known.append(clock.copy())
-    return edges
+    room = len(asking) + 1
+    earlier, later = (np.empty(ENGINES * room, np.int64) for _ in range(2))
+    found = _scan_edges(
+        asking, needs.ravel(), len(asking), engines, numbers, position_of, firsts, np.zeros(ENGINES**2, np.int64),
+        np.ones(ENGINES, np.int64), room, np.zeros(ENGINES * room, np.int64),
+        np.zeros(ENGINES * room * ENGINES, np.int64), earlier, later,
+    )  # fmt: skip
+    return earlier[:found], later[:found]
 
 
-def _news(engines: Ints, latest: Ints) -> tuple[list[int], list[list[int]]]:
+@scan
+def _scan_edges(
+    asking: Ints, needs: Ints, count: int, engines: Ints, numbers: Ints, position_of: Ints, firsts: Ints, clocks: Ints,
+    learned: Ints, room: int, since: Ints, known: Ints, earlier: Ints, later: Ints,
+) -> int:  # fmt: skip
+    """How many edges there are. Of each engine: what it knows now in ``clocks``; how often it ``learned`` something,
+    ``since`` which of its instructions, and what was ``known`` from then on."""
+    found = 0
+    for number in range(count):
+        position = asking[number]
+        engine = engines[position]
+        clock = engine * ENGINES
+        before = found
+        while True:
+            sender = -1  # the latest first: it may know that the earlier ones have finished
+            for other in range(ENGINES):
+                needed = needs[number * ENGINES + other]
+                if needed > clocks[clock + other]:
+                    sender = max(sender, position_of[firsts[other] + needed - 1])
+            if sender < 0:
+                break
+            earlier[found] = sender
+            later[found] = position
+            found += 1
+            other = engines[sender]
+            low = 0
+            high = learned[other]
+            while high - low > 1:
+                middle = (low + high) >> 1
+                if since[other * room + middle] <= numbers[sender]:
+                    low = middle
+                else:
+                    high = middle
+            row = (other * room + low) * ENGINES
+            for each in range(ENGINES):
+                clocks[clock + each] = max(clocks[clock + each], known[row + each])
+            clocks[clock + other] = numbers[sender]
+        if found > before:
+            row = engine * room + learned[engine]
+            since[row] = numbers[position]
+            for each in range(ENGINES):
+                known[row * ENGINES + each] = clocks[clock + each]
+            learned[engine] += 1
+    return found
+
+
+def _news(engines: Ints, latest: Ints) -> Pairs:
     """The instructions that need more of another engine than those of their own engine before, by position, and what
     they need of each: the number of its instruction, or 0."""
     needs = np.zeros_like(latest)
@@ -91,36 +120,67 @@ def _news(engines: Ints, latest: Ints) -> tuple[list[int], list[list[int]]]:
         np.maximum.accumulate(latest[own[:-1]], axis=0, out=before[1:])
         needs[own] = np.where(latest[own] > before, latest[own], 0)
     asking = np.flatnonzero(needs.any(axis=1))
-    return asking.tolist(), needs[asking].tolist()
+    return asking, needs[asking]
 
 
-def _set_tokens(config: CoreConfig, issues: Sequence[Issue], edges: Sequence[tuple[int, int]]) -> None:
+def _set_tokens(config: CoreConfig, issues: Sequence[Issue], edges: Pairs) -> None:
     """Tokens for the edges, or for fewer that imply them.
 
     Where a pair would hold one token too many, two in a row become one, from the later sender to the earlier taker. No
     taker has come yet, so all senders stand before it, and what the two said follows from the order of the engines.
     They are joined where the taker is furthest behind its new sender, so that it loses least.
     """
-    takers: dict[int, list[int]] = {}
-    for earlier, later in edges:
-        takers.setdefault(earlier, []).append(later)
-    held: dict[tuple[int, int], list[tuple[int, int]]] = {}  # tokens of a pair: positions of sender and taker
-    for position in sorted({position for edge in edges for position in edge}):
-        issue = issues[position]
-        engine = int(issue.instruction.engine)
-        if issue.waits:
-            for source in range(ENGINES):
-                if issue.waits >> source & 1:
-                    held[source, engine].pop(0)
-        for later in takers.get(position, ()):
-            target = int(issues[later].instruction.engine)
-            tokens = held.setdefault((engine, target), [])
-            tokens.append((position, later))
-            issue.sends |= 1 << target
-            issues[later].waits |= 1 << engine
-            if len(tokens) > config.token_depth:
-                first = max(range(len(tokens) - 1), key=lambda each: tokens[each][1] - tokens[each + 1][0])
-                (sender, taker), (next_sender, next_taker) = tokens[first : first + 2]
-                issues[sender].sends &= ~(1 << target)
-                issues[next_taker].waits &= ~(1 << engine)
-                tokens[first : first + 2] = [(next_sender, taker)]
+    order = np.argsort(edges[0], kind="stable")
+    earlier, later = edges[0][order], edges[1][order]
+    positions = np.unique(np.concatenate([earlier, later]))
+    waits, sends = (np.zeros(len(issues), np.int64) for _ in range(2))
+    senders, takers = (np.empty(ENGINES**2 * (config.token_depth + 1), np.int64) for _ in range(2))
+    _scan_tokens(
+        positions, len(positions), engines_of(issues), earlier, later, len(earlier), config.token_depth,
+        np.zeros(ENGINES**2, np.int64), senders, takers, waits, sends,
+    )  # fmt: skip
+    for position, wait, send in zip(positions.tolist(), waits[positions].tolist(), sends[positions].tolist(),
+                                    strict=True):  # fmt: skip
+        issues[position].waits, issues[position].sends = wait, send
+
+
+@scan
+def _scan_tokens(
+    positions: Ints, count: int, engines: Ints, earlier: Ints, later: Ints, edges: int, depth: int, held: Ints,
+    senders: Ints, takers: Ints, waits: Ints, sends: Ints,
+) -> None:  # fmt: skip
+    """Set the masks ``waits`` and ``sends``. A pair of engines has so many tokens ``held``, the oldest first, with
+    positions of ``senders`` and ``takers``, of which there may be ``depth``."""
+    edge = 0
+    for place in range(count):
+        position = positions[place]
+        engine = engines[position]
+        for source in range(ENGINES):
+            if waits[position] >> source & 1:
+                pair = source * ENGINES + engine
+                held[pair] -= 1
+                for token in range(pair * (depth + 1), pair * (depth + 1) + held[pair]):
+                    senders[token] = senders[token + 1]
+                    takers[token] = takers[token + 1]
+        while edge < edges and earlier[edge] == position:
+            target = engines[later[edge]]
+            pair = engine * ENGINES + target
+            first = pair * (depth + 1)
+            senders[first + held[pair]] = position
+            takers[first + held[pair]] = later[edge]
+            held[pair] += 1
+            sends[position] |= 1 << target
+            waits[later[edge]] |= 1 << engine
+            edge += 1
+            if held[pair] > depth:
+                joined = first
+                for token in range(first, first + depth):
+                    if takers[token] - senders[token + 1] > takers[joined] - senders[joined + 1]:
+                        joined = token
+                sends[senders[joined]] &= ~(1 << target)
+                waits[takers[joined + 1]] &= ~(1 << engine)
+                senders[joined] = senders[joined + 1]
+                held[pair] -= 1
+                for token in range(joined + 1, first + held[pair]):
+                    senders[token] = senders[token + 1]
+                    takers[token] = takers[token + 1]
