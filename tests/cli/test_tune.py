@@ -31,6 +31,21 @@ def test_tuned_and_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert json.loads(capsys.readouterr().out)["tuned_kernels"] > 0
 
 
+def test_proved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database = str(tmp_path / "t.sqlite")
+    words = ["tune", DIGITS, "--prove", "--minutes", "0.02", "--database", database]
+    assert run(app, [*words, "--json"], err) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert {each["kernel"] for each in record["kernels"]} >= {"conv1", "conv2", "conv3", "dense"}
+    assert all(each["least"] <= each["best"] <= each["default"] for each in record["kernels"])
+    assert 0 <= record["share_close"] <= 1
+    assert run(app, words, err) == 0  # what the database knows is not measured again
+    shown = capsys.readouterr().out
+    assert "no point below" in shown
+    assert "the sum is no bound of the network" in shown
+    assert f"--tuned {database}" in shown
+
+
 def test_spaces_that_nothing_was_measured_of_are_not_listed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,6 +72,7 @@ def test_spaces_that_nothing_was_measured_of_are_not_listed(
         (["tune", DIGITS, "--gpu", "generic"], "target 'accel' has no option --gpu"),
         (["tune", DIGITS, "--tuned", "t.sqlite"], "--tuned is an option of compilation"),
         (["tune", DIGITS, "--target", "opencl"], "target 'opencl' has no schedules to choose from"),
+        (["tune", DIGITS, "--target", "cpu", "--prove"], "nothing is proved of schedules for a processor"),
         (["tune", DIGITS, "--target", "cpu", "--dram", "2"], "target 'cpu' has no option --dram"),
         (["tune", DIGITS, "--target", "cpu", "--processor", "aarch64"], "cannot be measured on this machine"),
         (["compile", DIGITS, "--target", "cpu", "--tuned", "nowhere.sqlite"], "there is no tuning database"),

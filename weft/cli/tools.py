@@ -37,6 +37,7 @@ class Budget:
     minutes: float | None
     seed: int
     thorough: bool
+    prove: bool = False
     started: float = field(default_factory=time.monotonic)
 
     @property

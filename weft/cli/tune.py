@@ -35,6 +35,9 @@ def tune_command(
     thorough: Annotated[
         bool, typer.Option(help="On the core: use the whole budget, even where little is to be gained.")
     ] = False,
+    prove: Annotated[
+        bool, typer.Option(help="On the core: how far the compiler's own choices are at most above the best there is.")
+    ] = False,
     shape: ShapeOption = None,
     calibrate_with: CalibrateOption = None,
     as_json: JsonOption = False,
@@ -51,5 +54,5 @@ def tune_command(
     if tune is None:
         raise CompileError(f"target {target!r} has no schedules to choose from that can be measured here",
                            hint=f"tune for {targets_with('tune')}")  # fmt: skip
-    budget = Budget(trials, minutes, seed, thorough)
+    budget = Budget(trials, minutes, seed, thorough, prove)
     tune(TuneRequest(model, found, options, database, budget, shape, calibrate_with, as_json))

@@ -14,6 +14,7 @@ from ..tune.search import BROKE, LITTLE, Outcome, Progress, search
 from ..tune.tasks import tasks_of
 from .output import err, out, print_json, table, wide_console
 from .tools import TuneRequest
+from .tune_proof import print_proofs, proofs_of
 from .tuned import print_end
 
 
@@ -26,6 +27,10 @@ def tune(request: TuneRequest) -> None:
         tasks = tasks_of(module, core, rate, options.vthreads, chains=options.chains)
         if not tasks:
             raise CompileError("nothing of this model on the core can be tuned", at=str(request.model))
+        if budget.prove:
+            proofs = proofs_of(request, tasks, results, status)
+            print_proofs(request, proofs, least_cycles(module, core, rate, options.vthreads).cycles)
+            return
         found = search(
             tasks, results, trials=budget.trials, seed=budget.seed, minutes=budget.minutes_left,
             thorough=budget.thorough, report=lambda states: status.update(_line(states, budget.trials * len(tasks))),

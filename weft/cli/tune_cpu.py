@@ -18,6 +18,9 @@ from .tuned import print_end
 def tune(request: TuneRequest) -> None:
     """Schedules of kernels, on this machine."""
     options, budget, database = request.options, request.budget, request.database
+    if budget.prove:
+        raise CompileError("nothing is proved of schedules for a processor, whose times are measured",
+                           hint="--prove is for the core")  # fmt: skip
     if options.processor != "host":
         raise CompileError(f"schedules for {options.processor!r} cannot be measured on this machine",
                            hint="tune on the machine that runs the model, with processor 'host'")  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -35,6 +35,17 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Region:
+    """A part of a space, which is cut into smaller ones when a proof looks at it."""
+
+    parts: Callable[[], Iterable[Bounded]]
+
+
+Bounded = tuple[float, Region | Setting]
+"""A part of a space, or one of its points, and cycles below which nothing in it gets."""
+
+
+@dataclass(frozen=True)
 class Task(ABC):
     """Something to tune, and how often the network has it. ``name``: of the first such function."""
 
@@ -59,6 +70,10 @@ class Task(ABC):
     @abstractmethod
     def space(self) -> Iterable[Point]:
         """All points that may be worth measuring."""
+
+    @abstractmethod
+    def regions(self) -> Iterable[Bounded]:
+        """The same points, in parts that have bounds."""
 
     @abstractmethod
     def estimate(self, setting: Setting) -> float:

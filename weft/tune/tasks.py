@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+
+import numpy as np
 
 from ..compiler.graph.ir import Call, Module
-from ..compiler.targets.accel.cost.chain_tiling import chain_estimate, chain_space
-from ..compiler.targets.accel.cost.space import Candidate, features, lower_bound, shared_bound, space
-from ..compiler.targets.accel.cost.tile_costs import estimate, tilings
+from ..compiler.targets.accel.cost.chain_tiling import chain_estimate, chain_space, chain_tiles, ways_of, with_rolled
+from ..compiler.targets.accel.cost.least_tiles import least_of, least_of_chain
+from ..compiler.targets.accel.cost.space import (
+    THREADS,
+    Base,
+    Candidate,
+    bases,
+    bus_cycles,
+    features,
+    lower_bound,
+    needs,
+    shared_bound,
+    space,
+    tilings_of,
+)
+from ..compiler.targets.accel.cost.tile_costs import estimate, fills, tilings
+from ..compiler.targets.accel.cost.tiles import Tiles
 from ..compiler.targets.accel.link import forms
 from ..compiler.targets.accel.link.alone import Program, form_program, kernel_program
 from ..compiler.targets.accel.link.compile_kernel import attempts
@@ -23,7 +39,10 @@ from ..compiler.targets.accel.passes.chain import Promising, forms_of, merged, p
 from ..compiler.targets.accel.schedule.tiling import ChainTiling, Problem, Tiling
 from ..hw.config import CoreConfig
 from ..hw.dram_rate import DramRate
-from .task import Point, Task
+from .task import Bounded, Point, Region, Task
+
+AT_ONCE = 64
+"""Tiles of a region: their bounds are found together."""
 
 
 def _tiling(setting: Setting) -> Tiling:
@@ -35,6 +54,33 @@ def _tiling(setting: Setting) -> Tiling:
 def _estimate(problem: Problem, tiling: Tiling) -> float:
     cost = estimate(replace(problem, threads=tiling.threads), tiling)
     return math.inf if cost is None else cost
+
+
+def _regions(problem: Problem, form: str = "") -> Iterator[Bounded]:
+    """The tilings of a kernel: tiles of which some may fit, those with near bounds together."""
+    listed = list(bases(replace(problem, threads=1)))
+    tiles = Tiles.of(Tiling(group, row, column, part, "cyx", 1, 1, 1) for group, row, column, part in listed)
+    least = least_of(problem, tiles, relaxed=True)
+    fitting = np.flatnonzero(fills(problem, tiles) <= 1)
+    order = fitting[np.argsort(least[fitting], kind="stable")].tolist()
+    for start in range(0, len(order), AT_ONCE):
+        part = [listed[place] for place in order[start : start + AT_ONCE]]
+        yield float(least[order[start]]), Region(partial(_points, problem, form, part))
+
+
+def _points(problem: Problem, form: str, part: Sequence[Base]) -> Iterator[Bounded]:
+    for threads in THREADS:
+        threaded = replace(problem, threads=threads)
+        tiles = Tiles.of(tiling for base in part for tiling in tilings_of(threaded, base))
+        if len(tiles):
+            tiles = tiles.take(fills(threaded, tiles) <= 1)
+            bounds = least_of(threaded, tiles).tolist()
+            yield from ((bound, Setting(tiles[place], form)) for place, bound in enumerate(bounds))
+
+
+def _with_bound(bound: float, problem: Problem, form: str) -> Iterator[Bounded]:
+    """The tilings of a layer that has several parts, which come one after the other."""
+    yield from ((bound, Setting(each.tiling, form)) for each in space(problem))
 
 
 @dataclass(frozen=True)
@@ -56,6 +102,9 @@ class KernelTask(Task):
 
     def space(self) -> Iterator[Point]:
         return (Point(Setting(each.tiling), each.estimate) for each in space(self.problem))
+
+    def regions(self) -> Iterator[Bounded]:
+        return _regions(self.problem)
 
     def estimate(self, setting: Setting) -> float:
         return _estimate(self.problem, _tiling(setting))
@@ -129,6 +178,27 @@ class LayerTask(Task):
             if 0 < on_array < self.plain.output.shape[1]:
                 yield Point(Setting(None, forms.SHARED, on_array), cycles)
 
+    def regions(self) -> Iterator[Bounded]:
+        for form, problem in self.problems.items():
+            if self._times(form) == 1:
+                yield from _regions(problem, form)
+            else:
+                bound = self._times(form) * lower_bound(problem)
+                yield bound, Region(partial(_with_bound, bound, problem, form))
+        if self._shared:
+            yield from self._of_shares()
+
+    def _of_shares(self) -> Iterator[Bounded]:
+        """Each number of channel groups on the array, with what the engines share of the work so."""
+        problem, groups = self.problems[forms.VECTOR], self.plain.output.shape[1]
+        alone, of_array = needs(problem), needs(self.problems[forms.ARRAY])
+        moved = bus_cycles(problem, alone)
+        for on_array in range(1, groups):
+            share = on_array / groups
+            vector = (1 - share) * alone.vector + share * self.plain.output.shape[0] * of_array.vector
+            array = share * self.plain.output.shape[0] * of_array.array
+            yield 2 * self.rate.latency + max(vector, array, moved), Setting(None, forms.SHARED, on_array)
+
     def estimate(self, setting: Setting) -> float:
         if setting.tiling is None:
             return self._shared[setting.on_array]
@@ -177,6 +247,17 @@ class ChainTask(Task):
     def space(self) -> Iterable[Point]:
         return (Point(Setting(tiling, form), cost)
                 for form, problem in self.problems.items() for tiling, cost in chain_space(problem))  # fmt: skip
+
+    def regions(self) -> Iterator[Bounded]:
+        for form, problem in self.problems.items():
+            for tile in chain_tiles(problem):
+                bound = min(least_of_chain(problem, each, relaxed=True) for each in with_rolled(problem, tile))
+                yield bound, Region(partial(self._points, form, problem, tile))
+
+    def _points(self, form: str, problem: Problem, tile: ChainTiling) -> Iterator[Bounded]:
+        for tiling in dict.fromkeys(ways_of(problem, tile)):
+            if chain_estimate(problem, tiling) is not None:
+                yield least_of_chain(problem, tiling), Setting(tiling, form)
 
     def estimate(self, setting: Setting) -> float:
         tiling = _tiling(setting)

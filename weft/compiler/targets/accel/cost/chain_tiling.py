@@ -39,10 +39,12 @@ TIGHT_PENALTY = 0.1
 
 @dataclass(frozen=True)
 class Spans:
-    """One axis of a layer, tile by tile: ``made`` rows (or columns) of its result, ``read`` of its padded input."""
+    """One axis of a layer, tile by tile: ``made`` rows (or columns) of its result, ``read`` of its padded input, of
+    which the first is ``start`` (negative in the padding)."""
 
     made: tuple[int, ...]
     read: tuple[int, ...]
+    start: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,8 @@ def _spans(
         reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1
         met = [(start * stride - pad, (stop - 1) * stride - pad + reach) for start, stop in parts]
         read = tuple((stop - start - 1) // step + 1 for start, stop in met)
-        spans.insert(0, Spans(tuple(stop - start for start, stop in parts), read))
+        made = tuple(stop - start for start, stop in parts)
+        spans.insert(0, Spans(made, read, tuple(start for start, _ in met)))
         if number:
             extent = outputs[number - 1][2 + axis]
             inside = [(min(max(start, 0), extent - 1), min(stop, extent)) for start, stop in met]
@@ -176,7 +179,7 @@ def chain_tilings(problem: Problem) -> list[ChainTiling]:
         ):
             if reduction < kernel.section.input_groups and group < groups:
                 continue  # what is read in chunks would be computed again for each tile of channels
-            for tile in _with_rolled(problem, ChainTiling(group, rows, columns, reduction, "yxc", 1, 1, 1)):
+            for tile in with_rolled(problem, ChainTiling(group, rows, columns, reduction, "yxc", 1, 1, 1)):
                 tiling = _first_that_fits(problem, tile, ways)
                 cost = chain_estimate(problem, tiling) if tiling is not None else None
                 if tiling is not None and cost is not None:
@@ -187,7 +190,7 @@ def chain_tilings(problem: Problem) -> list[ChainTiling]:
     return [tiling for _, _, tiling in sorted(candidates, key=lambda entry: entry[:2])]
 
 
-def _with_rolled(problem: Problem, tile: ChainTiling) -> Iterator[ChainTiling]:
+def with_rolled(problem: Problem, tile: ChainTiling) -> Iterator[ChainTiling]:
     """A tile, and where that is something else the same with its tiles one below the other and rows that stay."""
     yield tile
     rolling = replace(tile, order="xyc", rolling=True)
@@ -234,25 +237,31 @@ CHUNKS = (1, 2)
 def chain_space(problem: Problem) -> list[tuple[ChainTiling, float]]:
     """Tilings of a chain that may fit, with their estimates, the cheapest first: wider than what the default is chosen
     from. Of each tile every way that fits, and the two largest epilogues."""
-    kernel = problem.kernel
+    found = [(tiling, chain_estimate(problem, tiling)) for tile in chain_tiles(problem)
+             for tiling in ways_of(problem, tile)]  # fmt: skip
+    return sorted(((tiling, cost) for tiling, cost in found if cost is not None), key=lambda each: each[1])
+
+
+def chain_tiles(problem: Problem) -> Iterator[ChainTiling]:
+    """The tiles of :func:`chain_space`."""
     _, groups, height, width = problem.output
-    inner = kernel.section.input_groups
-    found: list[tuple[ChainTiling, float]] = []
+    inner = problem.kernel.section.input_groups
     sizes = product(sizes_worth_trying(width), sizes_worth_trying(height), sizes_worth_trying(inner) or [0],
                     sizes_worth_trying(groups))  # fmt: skip
     for columns, rows, reduction, group in sizes:
-        if SMALLEST_TILE * height * width > rows * columns or (reduction < inner and group < groups):
-            continue
-        for part, part_row in islice(epilogues(problem, group, rows, columns), 2):
-            orders = ("yxc", "xyc") if rows < height and columns < width else ("yxc",)
-            for order, (resident, skewed, ahead) in product(orders, product((True, False), repeat=3)):
-                plain = ChainTiling(group, rows, columns, reduction, order, part, part_row, 1,
-                                    resident=resident, skewed=skewed, ahead=ahead)  # fmt: skip
-                for tiling in _with_rolled(problem, plain) if order == orders[0] else (plain,):
-                    cost = chain_estimate(problem, tiling)
-                    if cost is not None:
-                        found.append((tiling, cost))
-    return sorted(found, key=lambda each: each[1])
+        if SMALLEST_TILE * height * width <= rows * columns and (reduction == inner or group == groups):
+            yield ChainTiling(group, rows, columns, reduction, "yxc", 1, 1, 1)
+
+
+def ways_of(problem: Problem, tile: ChainTiling) -> Iterator[ChainTiling]:
+    """A tile in all ways, whether they fit or not."""
+    _, _, height, width = problem.output
+    for part, part_row in islice(epilogues(problem, tile.groups, tile.rows, tile.columns), 2):
+        orders = ("yxc", "xyc") if tile.rows < height and tile.columns < width else ("yxc",)
+        for order, (resident, skewed, ahead) in product(orders, product((True, False), repeat=3)):
+            plain = replace(tile, order=order, epilogue_groups=part, epilogue_rows=part_row, resident=resident,
+                            skewed=skewed, ahead=ahead)  # fmt: skip
+            yield from with_rolled(problem, plain) if order == orders[0] else (plain,)
 
 
 def chain_estimate(problem: Problem, tiling: ChainTiling) -> float | None:

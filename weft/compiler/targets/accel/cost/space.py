@@ -52,23 +52,38 @@ def space(problem: Problem) -> list[Candidate]:
 
 
 def _tilings(problem: Problem) -> Iterator[Tiling]:
+    for base in bases(problem):
+        yield from tilings_of(problem, base)
+
+
+Base = tuple[int, int, int, int]
+"""Of a tile: channel groups, rows and columns of the output, and the part of the reduction at a time."""
+
+
+def bases(problem: Problem) -> Iterator[Base]:
+    """Tiles that may be worth measuring; those for more threads are among those for one."""
     _, groups, height, width = problem.output
     axes = [sizes_worth_trying(size) for size in (groups, height, width)]
-    reductions = problem.reductions
     least = SMALLEST_TILE * problem.config.acc_depth
     whole = groups * height * width * problem.parts
+    for group, row, column, reduction in product(*axes, problem.reductions):
+        if min(least, whole) <= group * row * column * problem.parts <= problem.config.acc_depth // problem.threads:
+            yield group, row, column, reduction
+
+
+def tilings_of(problem: Problem, base: Base) -> Iterator[Tiling]:
+    """All tilings with these tiles, for the problem's threads."""
+    _, groups, height, width = problem.output
+    group, row, column, reduction = base
     cut = {problem.whole_units(-(-problem.portionable // count)) for count in PORTIONS}
     portions = sorted(cut - {0, problem.reduction})
-    for group, row, column, reduction in product(*axes, reductions):
-        if not min(least, whole) <= group * row * column * problem.parts <= problem.config.acc_depth // problem.threads:
-            continue
-        for part, part_row in _epilogues(problem, group, row, column):
-            for order in orders_of(groups > group, height > row, width > column):
-                tiling = Tiling(group, row, column, reduction, order, part, part_row, problem.threads)
-                yield tiling
-                if reduction == problem.reduction:
-                    for portion in portions:
-                        yield replace(tiling, portion=portion)
+    for part, part_row in _epilogues(problem, group, row, column):
+        for order in orders_of(groups > group, height > row, width > column):
+            tiling = Tiling(group, row, column, reduction, order, part, part_row, problem.threads)
+            yield tiling
+            if reduction == problem.reduction:
+                for portion in portions:
+                    yield replace(tiling, portion=portion)
 
 
 def orders_of(groups: bool, rows: bool, columns: bool) -> list[str]:
@@ -186,13 +201,13 @@ def _wanted_of(reader: Section, wanted: Wanted, shape: Sequence[int]) -> Wanted:
 def lower_bound(problem: Problem) -> float:
     """Cycles that no tiling can do without: those of whichever of array, vector engine and bus :func:`needs` most."""
     least = needs(problem)
-    return max(least.array, least.vector, _bus_cycles(problem, least))
+    return max(least.array, least.vector, bus_cycles(problem, least))
 
 
 def shared_bound(problem: Problem) -> float:
     """Of a depthwise layer (``problem``: on the vector engine) whose taps the array may take over in any share."""
     least = needs(problem)
-    return max(least.vector / 2, _bus_cycles(problem, least))
+    return max(least.vector / 2, bus_cycles(problem, least))
 
 
 def _section_cycles(problem: Problem, section: Section, wanted: Wanted) -> tuple[float, int]:
@@ -214,7 +229,7 @@ def _section_cycles(problem: Problem, section: Section, wanted: Wanted) -> tuple
     return 0, pixels * stages + (anchored * section.taps if section.window is not None else 0)
 
 
-def _bus_cycles(problem: Problem, least: Needs) -> float:
+def bus_cycles(problem: Problem, least: Needs) -> float:
     """For every byte that is needed, once. Reads and writes share the memory, and each has a bus of its own."""
     read, bus = sum(least.read.values()), problem.config.bus_bytes
     return max((read + least.written) / problem.rate.bytes_per_cycle, read / bus, least.written / bus)
@@ -240,17 +255,17 @@ def _bytes_met(kernel: Kernel, tensor: Tensor, wanted: Wanted) -> int:
     if kept is not None:
         return nbytes // kept.size * int(kept.sum())
     first = kernel.sections[0]
-    if first.window is None or tensor.name != _read_by(kernel.output, first.stages.data):
+    if first.window is None or tensor.name != read_by(kernel.output, first.stages.data):
         return nbytes
     rows, columns = _wanted_of(first, wanted, tensor.shape)
     return nbytes // (rows.size * columns.size) * int(rows.sum() * columns.sum())
 
 
-def _read_by(tensor: Tensor, stage: str) -> str:
+def read_by(tensor: Tensor, stage: str) -> str:
     """The name of the tensor that a ``stage`` before ``tensor`` copies; empty if there is no such stage."""
     if tensor.name == stage:
         return next((each.name for each in tensor.inputs), "")
-    return next(filter(None, (_read_by(each, stage) for each in tensor.inputs)), "")
+    return next(filter(None, (read_by(each, stage) for each in tensor.inputs)), "")
 
 
 def _places_met(window: Window, axis: int, wanted: Mask, size: int) -> Mask:

@@ -89,7 +89,7 @@ PLACES = np.array([[AXES.index(axis) for axis in LOOP_ORDERS[name]] for name in 
 """For each of ``ORDERS`` the loops over tiles, outermost first, as numbers of their axes."""
 
 
-class _Loops:
+class TileLoops:
     """The loops over tiles: ``extents`` by place, outermost first, for each tiling (see ``tiling.tile_loops``)."""
 
     def __init__(self, problem: Problem, tiles: Tiles) -> None:
@@ -107,6 +107,12 @@ class _Loops:
             self._thread_place >= 0, np.minimum(tiles.threads, self.extents[self._thread_place, self._each]), 1
         )
         """Copies of what every tile has for itself that are alive at once."""
+
+    def tiles_along(self, depends: frozenset[str]) -> Array:
+        """Tiles that differ in these axes."""
+        on = np.array([axis in depends for axis in AXES])
+        count: Array = np.where(on[self._axes], self.extents, 1).prod(axis=0)
+        return count
 
     def placed(self, depends: frozenset[str]) -> tuple[Array, Array]:
         """Copies alive and number of loads of a buffer that is filled at its home loop, the innermost that it depends
@@ -135,10 +141,10 @@ def _innermost(mask: Array) -> Array:
 
 def buffers_of(problem: Problem, tiles: Tiles) -> Iterator[Buffers]:
     """What tilings keep in the scratchpads."""
-    yield from _buffers(problem, tiles, _Loops(problem, tiles))
+    yield from _buffers(problem, tiles, TileLoops(problem, tiles))
 
 
-def _buffers(problem: Problem, tiling: Tiles, loops: _Loops) -> Iterator[Buffers]:
+def _buffers(problem: Problem, tiling: Tiles, loops: TileLoops) -> Iterator[Buffers]:
     config, kernel, parts = problem.config, problem.kernel, problem.parts
     threads, tiles = loops.threads, loops.tiles
     groups = tiling.groups * parts
@@ -335,7 +341,7 @@ def work_of(problem: Problem, tiling: Tiling) -> Work | None:
 def works_of(problem: Problem, tiling: Tiles) -> Works:
     """What tilings cost."""
     config = problem.config
-    loops = _Loops(problem, tiling)
+    loops = TileLoops(problem, tiling)
     tiles = loops.tiles
     buffers = list(_buffers(problem, tiling, loops))
     used = _used(problem, buffers, len(tiling))
@@ -345,7 +351,7 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
     chunks = chunks_of(problem, tiling)
     matrix = (INSTRUCTION_OVERHEAD * tiles * chunks).astype(np.float64)
     if problem.kernel.section.tapped and problem.kernel.window is not None:
-        matrix += outer * groups * height * _row_cycles(problem.kernel.window, width, tiling.columns) * problem.taps
+        matrix += outer * groups * height * row_cycles_of(problem.kernel.window, width, tiling.columns) * problem.taps
     elif problem.is_matrix:
         matrix += pixels * (problem.reduction or 1) * problem.taps * problem.kept_share
         matrix += problem.further_runs * RUN_CYCLES * -(-height // tiling.rows) * -(-width // tiling.columns) * outer
@@ -426,7 +432,7 @@ def _of_epilogues(problem: Problem, tiling: Tiles, tiles: Array) -> tuple[Array,
     return times * (len(stages.vector) + len(stages.widened) + 1), waiting
 
 
-def _row_cycles(window: Window, width: int, columns: Array) -> Array:
+def row_cycles_of(window: Window, width: int, columns: Array) -> Array:
     """Cycles of the array in its depthwise mode for a row of ``width`` outputs, in tiles of so many columns."""
     known = {}
     for size in set(columns.tolist()):

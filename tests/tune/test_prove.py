@@ -1,0 +1,139 @@
+"""No point of a space is below its bound, no region above one of its points, and a proof says no more than that."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from weft.compiler.compile import prepared
+from weft.compiler.targets.accel.link.tuned import Setting
+from weft.compiler.targets.accel.target import Accel, AccelOptions
+from weft.hw.config import PYNQ
+from weft.hw.dram_rate import DramRate
+from weft.tune.prove import Proof, prove
+from weft.tune.task import Bounded, RefusedError, Region, Task
+from weft.tune.tasks import ChainTask, LayerTask, tasks_of
+
+from tests.compiler.targets.accel.quantised_layers import layer, module_of, quantised, variable
+from tests.tune.test_least_cycles import CORES, RATES, network, row
+
+
+def tasks(seed: int) -> list[Task]:
+    core, rate = CORES[seed % len(CORES)], RATES[seed // 7 % len(RATES)]
+    module = network(seed) if seed % 3 else row(("wide", "depthwise", "narrow"), 6 + seed % 9)
+    options = AccelOptions(core, rate)
+    return tasks_of(prepared(module, Accel(), options), core, rate, options.vthreads)
+
+
+def opened(chance: random.Random, parts: list[Bounded]) -> Iterator[tuple[float, Setting]]:
+    """Some points, of some regions; none is below what its region says."""
+    for bound, part in chance.sample(parts, min(3, len(parts))):
+        if isinstance(part, Setting):
+            yield bound, part
+            continue
+        inside = list(part.parts())
+        assert all(each >= bound - 1e-6 for each, _ in inside)
+        yield from opened(chance, inside)
+
+
+def require_sound(seed: int) -> None:
+    chance = random.Random(seed)
+    for task in tasks(seed):
+        for bound, setting in opened(chance, list(task.regions())):
+            try:
+                cycles = task.cycles(setting)
+            except RefusedError:
+                continue
+            assert cycles >= bound, (seed, task.name, setting, cycles, bound)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 249])  # 249: reads and writes have a bus each
+def test_no_point_is_below_its_bound(seed: int) -> None:
+    require_sound(seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(1000, 1300, 10))
+def test_no_point_of_many_is_below_its_bound(first: int) -> None:
+    for seed in range(first, first + 10):
+        require_sound(seed)
+
+
+def points(parts: list[Bounded]) -> Iterator[Setting]:
+    for _, part in parts:
+        if isinstance(part, Region):
+            yield from points(list(part.parts()))
+        else:
+            yield part
+
+
+@pytest.mark.parametrize("seed", [3, 9, 33])
+def test_regions_hold_the_whole_space(seed: int) -> None:
+    for task in tasks(seed):
+        found = [setting.point for setting in points(list(task.regions()))]
+        assert len(found) == len({str(each) for each in found})
+        wanted = {str(each.setting.point) for each in task.space()}
+        assert wanted <= {str(each) for each in found}, task.name
+
+
+def small() -> list[Task]:
+    """A convolution, a depthwise layer, and the chain of both, so small that all is looked at."""
+    x = variable(1, 32, 6, 6)
+    body = layer(layer(quantised(x), 32), 32, kernel=3, groups=32, pads=1)
+    options = AccelOptions(PYNQ, DramRate())
+    return tasks_of(prepared(module_of(x, body), Accel(), options), PYNQ, DramRate(), options.vthreads)
+
+
+def test_what_is_looked_at_whole_is_the_best() -> None:
+    for proof in prove(small()[:1], 60, close=0):
+        costs = []
+        for setting in points(list(proof.task.regions())):
+            try:
+                costs.append(proof.task.cycles(setting))
+            except RefusedError:
+                continue
+        assert proof.least == proof.best == min(costs)
+        assert proof.measured <= len(costs) + 1  # what the compiler takes need not be in the space
+        assert proof.default is not None
+        assert proof.gap == proof.default / min(costs) - 1
+
+
+def test_without_time_a_proof_says_what_the_bound_says() -> None:
+    seen: list[int] = []
+    proofs = prove(small(), 0, report=lambda each: seen.append(len(each)))
+    assert any(isinstance(proof.task, ChainTask) for proof in proofs)
+    assert any(isinstance(proof.task, LayerTask) for proof in proofs)
+    for proof in proofs:
+        assert proof.default == proof.best
+        assert proof.measured == 1
+        assert proof.least == proof.task.bound < proof.best
+    assert seen == [len(proofs)] * len(proofs)
+
+
+def test_what_is_close_takes_no_more_time() -> None:
+    (task, *_) = small()
+    taken: list[Setting] = []
+
+    def measure(task: Task, setting: Setting) -> int:
+        taken.append(setting)
+        return task.cycles(setting)
+
+    (proof,) = prove([task], 60, close=10, measure=measure)
+    assert len(taken) == proof.measured == 1
+
+
+def test_a_refused_choice_gives_way_to_the_next() -> None:
+    (task, *_) = small()
+    asked: list[Setting] = []
+
+    def measure(task: Task, setting: Setting) -> int:
+        asked.append(setting)
+        if len(asked) == 1:
+            raise RefusedError("no room")
+        return 10**6
+
+    proof = Proof(task)
+    proof.measure_default(measure)
+    assert (proof.default, proof.refused, proof.measured) == (10**6, 1, 1)
+    assert proof.setting == asked[1]
