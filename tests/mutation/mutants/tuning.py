@@ -8,6 +8,7 @@ COSTS = ("tests/compiler/targets/accel/cost/test_tile_costs.py",)
 LAYERS = ("tests/tune/test_layers.py",)
 CPU = ("tests/tune/test_cpu.py",)
 SEARCH = ("tests/tune/test_search.py",)
+PROVE = ("tests/tune/test_prove.py",)
 BOUND = ("tests/compiler/targets/accel/cost/test_space.py",)
 TUNED = ("tests/compiler/targets/accel/link/test_tuned.py",)
 LEAST = ("tests/tune/test_least_cycles.py",)
@@ -83,8 +84,25 @@ MUTANTS = (
     ),
     Mutant(
         "bound-without-the-vector-engine", "compiler/targets/accel/cost/space.py", "forgotten part",
-        "least.array, least.vector, _bus_cycles(problem, least)", "least.array, _bus_cycles(problem, least)",
+        "least.array, least.vector, bus_cycles(problem, least)", "least.array, bus_cycles(problem, least)",
         BOUND,
+    ),
+    Mutant(
+        "bound-of-a-tiling-that-reads-and-writes-on-one-bus", "compiler/targets/accel/cost/least_tiles.py", "bound",
+        "np.maximum((read + written) / problem.rate.bytes_per_cycle,", "np.maximum((read + written) / bus,", PROVE,
+    ),
+    Mutant(
+        "bound-of-a-tiling-whose-padding-is-loaded", "compiler/targets/accel/cost/least_tiles.py", "bound",
+        "len(range(begin, min(stop, extent), step))", "len(range(start, stop, step))", PROVE,
+    ),
+    Mutant(
+        "points-left-out-that-are-below-the-best", "tune/prove.py", "check ignored",
+        "            if bound < self.best:", "            if 1.1 * bound < self.best:", PROVE,
+    ),
+    Mutant(
+        "regions-of-one-thread", "tune/tasks.py", "forgotten part",
+        "    for threads in THREADS:\n        threaded = replace(problem, threads=threads)\n        tiles",
+        "    for threads in (1,):\n        threaded = replace(problem, threads=threads)\n        tiles", PROVE,
     ),
     Mutant(
         "form-of-the-record-not-taken", "compiler/targets/accel/link/slices.py", "forgotten part",
