@@ -371,7 +371,7 @@ ASKED_BY_NAME = {
     "passes/emit_sums": 3,
     "passes/emit_roundings": 4,
     "passes/float32_by_integers": 1,
-    "passes/hand_over": 2,
+    "passes/hand_over": 3,
     "passes/integer_rows": 5,
     "passes/legalise": 7,
     "passes/plain_windows": 15,

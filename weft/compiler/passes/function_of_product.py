@@ -29,6 +29,7 @@ from ..integers.form import (
 )
 from ..operators.numerics import quantise_multiplier
 from .emit_integers import quantised, requantised_within
+from .hand_over import bounds_of
 from .tabulate import broadcast_of_constants, results_of, table_of
 
 _SAMPLES = 4096
@@ -203,8 +204,8 @@ def _range_of(x: Real) -> tuple[float, float]:
             low, high = sorted(((-128 - x.zero_point) * x.scale, (127 - x.zero_point) * x.scale))
             return low, high
         case Affine():
-            reach = x.peak * np.abs(x.scale)
-            low, high = float(np.min(x.offset - reach)), float(np.max(x.offset + reach))
+            ends = [x.offset + bound * x.scale for bound in bounds_of(x)]
+            low, high = float(np.min(np.minimum(*ends))), float(np.max(np.maximum(*ends)))
             return min(max(low, x.low), x.high), min(max(high, x.low), x.high)
         case Sum():
             ranges = [_range_of(term) for term in x.terms]

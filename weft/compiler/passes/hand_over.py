@@ -7,9 +7,11 @@ from the largest sum that the weights allow.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from ..graph import Array, Call, Constant, Expr, Span, call, operator_of
+from ..graph import Array, Call, Constant, Expr, Family, Span, call, operator_of
 from ..graph.host import host_call
 from ..graph.registry import Anchor
 from ..integers.form import Affine, Int64, IntegerForm, Mapped
@@ -25,11 +27,13 @@ def handed_over(x: IntegerForm, name: str, span: Span) -> Expr | None:
     while isinstance(x, Mapped):
         moves.append(x.apply)
         x = x.inner
-    if not isinstance(x, Affine) or x.host or x.clamped or not _is_product(x.accumulator):
+    if not isinstance(x, Affine) or x.host or x.clamped:
         return None
-    digits = _digits(x, span)
+    digits = _digits(x, span) if _is_product(x.accumulator) or is_of_picture(x.accumulator) else None
     if digits is None:
         return None
+    if not _is_product(x.accumulator) and len(digits) * _size(x.accumulator) >= _size(x.accumulator.children[0]):
+        return None  # the host reads less where it makes the sums itself
     for place, digit in enumerate(digits):
         if digit.shape != x.shape:
             digit = call("reshape", digit, shape=x.shape, span=Span(span.nodes))
@@ -40,6 +44,19 @@ def handed_over(x: IntegerForm, name: str, span: Span) -> Expr | None:
     if moves and scale.ndim + offset.ndim:
         return None  # one a channel of what is below the moves
     return _together(digits, scale, offset, f"puts the sums of {name} together, which go on as float32", span)
+
+
+def is_of_picture(node: Expr) -> bool:
+    """Whether a value is a pooling of one that lies as the core reads it."""
+    entry = operator_of(node)
+    if entry is None or entry.anchor is not Anchor.POOL:
+        return False
+    below = operator_of(node.children[0])
+    return below is None or below.family not in (Family.MOVE, Family.INDEX)
+
+
+def _size(node: Expr) -> int:
+    return math.prod(node.shape)
 
 
 def _is_product(node: Expr) -> bool:
@@ -69,6 +86,9 @@ def bounds_of(x: Affine) -> tuple[Int64, Int64]:
                 negative = total - positive
                 low, high = -128 - zero, 127 - zero
                 return positive * low + negative * high, positive * high + negative * low
+        case Call(op="sum_pool") as node:
+            count = math.prod(node.attr("kernel"))
+            return x.correction - 128 * count, x.correction + 127 * count
     peak = np.ceil(x.peak).astype(np.int64)
     return -peak, peak
 

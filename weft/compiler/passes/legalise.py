@@ -29,6 +29,7 @@ from ..graph import (
     Var,
     call,
     operator,
+    operator_of,
     role_of,
     topological_order,
     use_counts,
@@ -37,11 +38,11 @@ from ..graph.asked_rounding import asked_rounding
 from ..graph.evaluate import static_value
 from ..graph.host import host_call, renumber
 from ..integers.describer import Describer
-from ..integers.form import IntegerForm, Refusal, concatenated
+from ..integers.form import IntegerForm, Integers, Refusal, concatenated
 from ..scope import Scope
 from .emit_integers import quantised
 from .function_of_product import quantised_function
-from .hand_over import handed_over
+from .hand_over import handed_over, is_of_picture
 from .integer_rows import integer_rows
 from .manager import Pass
 from .tabulate import island_of, tabulated
@@ -302,16 +303,32 @@ class _Legaliser:
                 self.floats[id(node)] = node
 
     def _real_on_host(self, node: Call, described: IntegerForm) -> Expr:
-        sums = self._sums(node, described) if self.core else None
+        sums = (self._sums(node, described) or self._largest(node, described)) if self.core else None
         reason = described.reason if isinstance(described, Refusal) else "its result is used as float32"
         return self._float_on_host(node, reason) if sums is None else sums
 
     def _sums(self, node: Call, described: IntegerForm) -> Expr | None:
-        """The value of a product as the core hands it to the host; None for other operators."""
+        """The value of a product, or of a mean, as the core hands it to the host; None for other operators."""
         entry = operator(node.op) if isinstance(node.op, str) else None
-        if entry is None or entry.anchor not in (Anchor.CONVOLUTION, Anchor.PRODUCT) or node.dtype != "float32":
+        products = (Anchor.CONVOLUTION, Anchor.PRODUCT)
+        if entry is None or node.dtype != "float32":
+            return None
+        if entry.anchor not in products and entry.role not in (Role.MEAN, Role.SUM):
             return None
         return handed_over(described, f"{entry.name.removeprefix('nn.')} {node.span.node!r}", node.span)
+
+    def _largest(self, node: Call, described: IntegerForm) -> Expr | None:
+        """The largest of 8-bit values, which the core has found; None for other operators."""
+        if role_of(node) is not Role.LARGEST or not isinstance(described, Integers) or node.dtype != "float32":
+            return None
+        found = described.q
+        entry = operator_of(found)
+        if not is_of_picture(found.children[0] if entry is not None and entry.family is Family.MOVE else found):
+            return None
+        scale = Constant(np.array(described.scale, np.float32))
+        zero_point = Constant(np.array(described.zero_point, np.int8))
+        reason = "converts integers to float32 for what follows"
+        return self._host("dequantise", (found, scale, zero_point), {}, reason, node.span)
 
     def _dequantise_on_host(self, node: Call, q: Expr, scale: Expr, zero_point: Expr) -> Expr:
         reason = "converts integers to float32 for what follows"
