@@ -220,6 +220,20 @@ MUTANTS = (
         "src=gemm.src + to_src", "src=gemm.src", ("tests/compiler/targets/accel/stream/test_split_products.py",),
     ),
     Mutant(
+        "last-products-cut-without-their-loop", "compiler/targets/accel/stream/split_end.py", "forgotten part",
+        "[_loop(product, size, issues[place]), *product.parts(issues[place], size)]",
+        "[*product.parts(issues[place], size)]", ("tests/compiler/targets/accel/stream/test_split_end.py",),
+    ),
+    Mutant(
+        "last-products-cut-with-others-weights", "compiler/targets/accel/stream/split_end.py", "check ignored",
+        "load.index == product.gemm.wgt and ", "", ("tests/compiler/targets/accel/stream/test_split_end.py",),
+    ),
+    Mutant(
+        "products-cut-before-the-last", "compiler/targets/accel/stream/split_end.py", "check ignored",
+        "product is None or place != last", "product is None",
+        ("tests/compiler/targets/accel/stream/test_split_end.py",),
+    ),
+    Mutant(
         "products-wait-for-all-readers", "compiler/targets/accel/stream/split_products.py", "case left out",
         "| _given_back_by_group(config, touching, products)", "",
         ("tests/compiler/targets/accel/stream/test_split_products.py",),

@@ -84,7 +84,7 @@ def test_a_layer_behind_another_is_not_cut() -> None:
 )
 def test_other_layers_keep_their_order(case: Case) -> None:
     problem = problem_of(case)
-    assert first_tilings(problem) == tilings(problem, first=True)
+    assert first_tilings(problem) == tilings(problem)
 
 
 def test_every_candidate_fits() -> None:

@@ -292,19 +292,18 @@ def test_one_row_takes_few_instructions() -> None:
     assert -(-problem.reduction // tiling.reduction) * -(-problem.output[1] // tiling.groups) <= 32
 
 
-def test_weights_that_come_before_their_layer_are_loaded_in_large_parts() -> None:
-    """Where the bus is all that one row waits for. As the first layer of a program, and where the array works as long
-    as the bus, the first load counts whole; so it does where the weights are more than half of what has room."""
-    problem = rows_of_a_matrix(1)
-    tiles = tilings(problem)[:50]
-    first, behind = (estimates(problem, tiles, first=each) for each in (True, False))
-    assert (first >= behind).all()
-    assert (first > behind).any()
-    assert tiles[int(np.argmin(behind))].reduction > tiles[int(np.argmin(first))].reduction
-    smaller = replace(PYNQ, wgt_depth=512)
-    for other in (rows_of_a_matrix(32), replace(problem, config=smaller)):
-        tiles = tilings(other)[:50]
-        np.testing.assert_array_equal(estimates(other, tiles, first=True), estimates(other, tiles))
+def test_the_first_weights_are_loaded_in_large_parts_where_the_bus_is_all_that_a_layer_waits_for() -> None:
+    """They are then a part of what the bus moves anyhow, however many weights there are. Where the array works as long
+    as the bus, it waits for them."""
+    for config in (PYNQ, replace(PYNQ, wgt_depth=512)):
+        problem = replace(rows_of_a_matrix(1), config=config)
+        works = works_of(problem, Tiles.of(tilings(problem)[:50]))
+        assert (works.ahead > 0).all()
+        assert (works.ahead < works.exposed).all()
+        first = tilings(problem)[0]
+        assert first.groups * first.reduction >= 64
+    busy = rows_of_a_matrix(32)
+    assert not works_of(busy, Tiles.of(tilings(busy)[:50])).ahead.any()
 
 
 @given(st.lists(st.floats(1, 1e9), min_size=3, max_size=3))

@@ -14,7 +14,7 @@ import numpy as np
 
 from .....hw.memories import Memory
 from ..schedule.tiling import Problem, Tiling
-from .tile_costs import buffers_of, estimate, estimates, tilings
+from .tile_costs import buffers_of, estimate, estimates, tilings, works_of
 from .tiles import Array, Tiles
 
 LEAST_SHARE = 0.1
@@ -36,12 +36,14 @@ the tile before in another bank, and the next one begins in a third."""
 
 def first_tilings(problem: Problem) -> Sequence[Tiling]:
     """Tilings for the first layer of a program, the cheapest first. A short one may take a single virtual thread."""
-    uncut = tilings(problem, first=True)
+    uncut = tilings(problem)
+    if len(uncut) and works_of(problem, Tiles.of(uncut[:1])).ahead[0]:
+        return uncut  # the array stands still for want of bytes, however they come
     cost = estimate(problem, uncut[0]) if uncut else None
     products = _products(problem, *problem.output)
     if cost is None or not 1 < problem.portionable <= MOST_CHANNEL_GROUPS or cost < (1 + LEAST_SHARE) * products:
         return uncut
-    alone = tilings(replace(problem, threads=1), first=True) if problem.threads > 1 else uncut
+    alone = tilings(replace(problem, threads=1)) if problem.threads > 1 else uncut
     portion = problem.whole_units(-(-problem.reduction // MOST_PORTIONS))
     cut = [replace(tiling, portion=portion) for tiling in alone if _can_be_cut(problem, tiling)]
     candidates = Tiles.of(dict.fromkeys([*uncut, *alone, *cut]))
@@ -79,6 +81,6 @@ def _costs(problem: Problem, tiles: Tiles) -> Array:
     products = products * tiles.reduction // problem.reduction
     portions = np.where(tiles.portion > 0, -(-problem.reduction // np.maximum(tiles.portion, 1)), 1)
     waiting = np.maximum(loading / portions, loading + products / portions - products)
-    apart = estimates(problem, tiles, first=True) - (inputs + weights)
+    apart = estimates(problem, tiles) - (inputs + weights)
     costs: Array = (apart + waiting) * (1 + CUT_PENALTY * (tiles.portion > 0))
     return costs

@@ -278,7 +278,7 @@ class Work:
 @dataclass(frozen=True)
 class Works:
     """:class:`Work` of many tilings; ``vector`` is the same for all. ``fits``: whether the scratchpads have room.
-    ``ahead``: of ``exposed``, cycles of first loads that come while the layer before has the array."""
+    ``ahead``: of ``exposed``, cycles of the first load of weights in which the bus would not stand still anyhow."""
 
     fits: Array
     matrix: Array
@@ -304,11 +304,9 @@ def overlapped(*engines: Array) -> Array:
     return cycles
 
 
-def estimates(problem: Problem, tilings: Sequence[Tiling], *, first: bool = False) -> Array:
-    """Cycles of each tiling, roughly; infinite for those that do not fit the scratchpads. ``first``: of the first layer
-    of a program, before which nothing is loaded."""
-    works = works_of(problem, Tiles.of(tilings))
-    return _cycles(problem, replace(works, ahead=0 * works.ahead) if first else works)
+def estimates(problem: Problem, tilings: Sequence[Tiling]) -> Array:
+    """Cycles of each tiling, roughly; infinite for those that do not fit the scratchpads."""
+    return _cycles(problem, works_of(problem, Tiles.of(tilings)))
 
 
 def _cycles(problem: Problem, works: Works) -> Array:
@@ -365,7 +363,7 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
     writing = answered(problem, pixels * bursts, config.write_outstanding)
     reading = np.zeros(len(tiling))
     exposed = np.zeros(len(tiling))
-    ahead = np.zeros(len(tiling))  # of the first loads, cycles of weights that may come before the layer begins
+    ahead: Array = np.zeros(len(tiling))
     for buffer in buffers:
         if isinstance(buffer.loads, int):
             continue  # it is not loaded
@@ -374,7 +372,7 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
         reading += answered(problem, buffer.entries * buffer.bursts * buffer.loads, config.read_outstanding)
         instructions = instructions + buffer.loads
         if buffer.scratchpad is Memory.WGT and not problem.kernel.section.own_matrices:
-            ahead = np.where(buffer.entries * buffer.loads <= config.wgt_depth // 2, cycles, 0.0)
+            ahead = cycles + ahead
         exposed += cycles  # the first load has nothing to hide behind
         place = _place(problem, buffer)
         full = used[place] + buffer.entries > problem.rooms[place]  # no room to load ahead
@@ -398,8 +396,8 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
     traffic += (instructions + of_epilogues) * config.instruction_bytes / problem.bytes_per_cycle
     traffic = np.maximum(traffic, np.maximum(reading, writing))
     exposed += waiting
-    # Where the bus is busy all the time, weights for which there is room are loaded beside the layer before; the
-    # last products are what the bus does not hide.
+    # Where the bus is busy all the time, the first weights are no more than a part of what it moves, which counts
+    # already, or come beside the layer before; the last products are what the bus does not hide.
     spare = traffic - BUS_ALONE * np.maximum(matrix, vector)
     ahead = np.maximum(np.minimum(ahead, spare) - matrix / (tiles * chunks), 0)
     exposed += np.where(_spills(problem, tiling, buffers), vector, 0.0)
@@ -486,11 +484,11 @@ def _spills(problem: Problem, tiling: Tiles, buffers: Sequence[Buffers]) -> Arra
     return spilled
 
 
-def tilings(problem: Problem, *, first: bool = False) -> Sequence[Tiling]:
+def tilings(problem: Problem) -> Sequence[Tiling]:
     """Tilings that fit, of the ``WIDTHS`` widest, the cheapest first, of which those are that leave the bus to others.
-    They are ranked with the largest epilogues that fit; some are then divided. ``first``: as in :func:`estimates`."""
+    They are ranked with the largest epilogues that fit; some are then divided."""
     config, signature = replace(problem.config, name=""), problem.kernel.signature
-    return _tilings(_Alike(signature, config, problem.threads, problem.beside, problem.rate, first, problem))
+    return _tilings(_Alike(signature, config, problem.threads, problem.beside, problem.rate, problem))
 
 
 def narrower_tilings(problem: Problem) -> Iterator[Tiling]:
@@ -511,7 +509,6 @@ class _Alike:
     threads: int
     beside: bool
     rate: DramRate
-    first: bool
     problem: Problem = field(compare=False)
 
 
@@ -527,8 +524,6 @@ def _tilings(alike: _Alike) -> Tiles:
         found += islice(_fitting(single, int(found[0].columns[0]), NARROWER), 3 * WIDTHS)
     candidates = Tiles.joined(found)
     works = works_of(problem, candidates)
-    if alike.first:
-        works = replace(works, ahead=0 * works.ahead)
     cycles = _cycles(problem, works) * np.where(candidates.threads < problem.threads, WITHOUT_THREADS, 1)
     ranked = candidates.take(np.argsort(cycles + FOR_OTHERS * works.traffic, kind="stable"))
     divided = divides_epilogue(problem, ranked) & (ranked.epilogue_rows == ranked.rows)

@@ -23,6 +23,7 @@ from ..stream.conflicts import conflicts_of
 from ..stream.constants import forget_constants
 from ..stream.issue_early import early_order
 from ..stream.latency_hiding import LatencyHiding
+from ..stream.split_end import split_end
 from ..stream.split_loads import split_loads
 from ..stream.split_products import split_products
 from ..stream.stream import Issue
@@ -93,7 +94,7 @@ def unchecked_program(
     """As :func:`finish_program`, for programs that are only timed."""
     rings = hiding is LatencyHiding.RINGS
     if rings:
-        issues = split_products(config, issues)
+        issues = split_end(config, split_products(config, issues))
     forget_constants(issues)
     conflicts = None
     if rings:

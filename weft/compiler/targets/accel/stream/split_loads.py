@@ -52,9 +52,9 @@ def split_loads(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
                 stored_by[access.selector()] = position
         if isinstance(instruction, Load):
             if any(access.memory is Memory.DRAM for access in reads):
-                stream += _cut(config, issue, instruction, _cuts(config, instruction, stored_by, position))
+                stream += cut_load(config, issue, instruction, _cuts(config, instruction, stored_by, position))
             elif instruction.scratchpad is Scratchpad.WGT:
-                stream += _cut(config, issue, instruction, _cuts_of_weights(config, instruction, touched_by))
+                stream += cut_load(config, issue, instruction, _cuts_of_weights(config, instruction, touched_by))
             else:
                 stream.append(issue)
         else:
@@ -121,7 +121,8 @@ def _units(config: CoreConfig, load: Load) -> int:
     return bytes_each(config, load) // config.granule_bytes
 
 
-def _cut(config: CoreConfig, issue: Issue, load: Load, cuts: Sequence[int]) -> list[Issue]:
+def cut_load(config: CoreConfig, issue: Issue, load: Load, cuts: Sequence[int]) -> list[Issue]:
+    """The parts of a load, cut before these rows, or columns of a single row."""
     if not cuts:
         return [issue]
     units, end = _units(config, load), load.rows if load.rows > 1 else load.columns

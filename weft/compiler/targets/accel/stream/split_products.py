@@ -8,7 +8,7 @@ is done with. The parts have the loops of the whole but the outermost, so no loo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -36,24 +36,32 @@ Positions = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
-class _Product:
-    """A product that can be cut: its loops, innermost first, and of each part the accumulators, one row a part."""
+class Product:
+    """A product that can be cut, and its loops, innermost first."""
 
     gemm: Gemm
     levels: tuple[Level, ...]
-    accumulators: npt.NDArray[np.int64]
 
-    def parts(self, whole: Issue) -> list[Issue]:
+    @property
+    def accumulators(self) -> npt.NDArray[np.int64]:
+        """A row for each iteration of the outermost loop."""
+        return self.gemm.dst + _offsets(self.levels)
+
+    def parts(self, whole: Issue, size: int = 1) -> list[Issue]:
+        """Parts of so many iterations of the outermost loop each, which runs in them where there are several."""
         *below, (count, to_dst, to_src, to_wgt) = self.levels
-        return [self._part(whole, below, number * to_dst, number * to_src, number * to_wgt) for number in range(count)]
+        levels = below if size == 1 else [*below, (size, to_dst, to_src, to_wgt)]
+        return [
+            self._part(whole, levels, start * to_dst, start * to_src, start * to_wgt) for start in range(0, count, size)
+        ]
 
-    def _part(self, whole: Issue, below: Sequence[Level], to_dst: int, to_src: int, to_wgt: int) -> Issue:
+    def _part(self, whole: Issue, levels: Sequence[Level], to_dst: int, to_src: int, to_wgt: int) -> Issue:
         gemm = self.gemm
         part = replace(
-            gemm, levels=len(below), dst=gemm.dst + to_dst, src=gemm.src + to_src, wgt=gemm.wgt + to_wgt
+            gemm, levels=len(levels), dst=gemm.dst + to_dst, src=gemm.src + to_src, wgt=gemm.wgt + to_wgt
         )  # fmt: skip
-        written = _access(Memory.ACC, part.dst, below, 1)
-        reads = _access(Memory.INP, part.src, below, 2), _access(Memory.WGT, part.wgt, below, 3), written
+        written = _access(Memory.ACC, part.dst, levels, 1)
+        reads = _access(Memory.INP, part.src, levels, 2), _access(Memory.WGT, part.wgt, levels, 3), written
         return Issue(part, reads, (written,), whole.layer, whole.tile)
 
 
@@ -68,7 +76,7 @@ class _Touching(NamedTuple):
 
 def split_products(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
     """The stream with such products cut; it means the same."""
-    products = _products(issues)
+    products = {place: product for place, product in products_of(issues) if _long_enough(product)}
     if not products:
         return list(issues)
     touching = _touching(issues)
@@ -79,10 +87,9 @@ def split_products(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
     return stream
 
 
-def _products(issues: Sequence[Issue]) -> dict[int, _Product]:
-    """By their positions, the products that can be cut."""
+def products_of(issues: Sequence[Issue]) -> Iterator[tuple[int, Product]]:
+    """The products of several output groups, with their positions."""
     held: dict[int, Level] = {}
-    products: dict[int, _Product] = {}
     for position, issue in enumerate(issues):
         match issue.instruction:
             case Loop(engine=Engine.GEMM) as loop:
@@ -90,9 +97,14 @@ def _products(issues: Sequence[Issue]) -> dict[int, _Product]:
             case Gemm(depthwise=0) as gemm if gemm.levels:
                 levels = tuple(held[level] for level in range(gemm.levels))
                 count, stride, *_ = levels[-1]
-                if stride and 1 < count <= MOST_PARTS and prod(level[0] for level in levels[:-1]) >= SMALLEST_PART:
-                    products[position] = _Product(gemm, levels, gemm.dst + _offsets(levels))
-    return products
+                if stride and count > 1:
+                    yield position, Product(gemm, levels)
+
+
+def _long_enough(product: Product) -> bool:
+    """Whether each of its output groups may be a part."""
+    *below, (count, *_) = product.levels
+    return count <= MOST_PARTS and prod(level[0] for level in below) >= SMALLEST_PART
 
 
 @lru_cache(maxsize=4096)
@@ -123,7 +135,7 @@ def _touching(issues: Sequence[Issue]) -> list[_Touching]:
     return found
 
 
-def _taken_by_group(config: CoreConfig, touching: Sequence[_Touching], products: dict[int, _Product]) -> set[int]:
+def _taken_by_group(config: CoreConfig, touching: Sequence[_Touching], products: dict[int, Product]) -> set[int]:
     """Products whose groups different instructions of the vector engine read, before anything writes them again."""
     found = set()
     reader = np.full(config.acc_depth, -1, np.int32)
@@ -139,7 +151,7 @@ def _taken_by_group(config: CoreConfig, touching: Sequence[_Touching], products:
     return found
 
 
-def _given_back_by_group(config: CoreConfig, touching: Sequence[_Touching], products: dict[int, _Product]) -> set[int]:
+def _given_back_by_group(config: CoreConfig, touching: Sequence[_Touching], products: dict[int, Product]) -> set[int]:
     """Products that start sums where different instructions of the vector engine have just read others."""
     found = set()
     reader = np.full(config.acc_depth, -1, np.int32)

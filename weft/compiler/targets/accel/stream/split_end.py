@@ -1,0 +1,79 @@
+"""The last weights of a program, and its last products, are cut by output group.
+
+Nothing runs beside a program's last products: they begin when the last load of weights is done, and the program ends
+with them. Cut with it, all but the last part run while the rest is on its way. So a layer of few rows, whose weights
+take the whole time, may have large tiles, which need fewer instructions, and still ends with small ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from .....hw.config import CoreConfig
+from .....hw.isa import Engine, Gemm, Load, Loop, Scratchpad
+from .....hw.load_counts import entries_each, entries_of
+from .split_loads import cut_load
+from .split_products import Product, products_of
+from .stream import Issue
+
+SMALLEST_PART = 16
+"""Micro-ops of a part: about as long as the array's pipeline."""
+
+MOST_PARTS = 8
+"""Of a load: each costs the bus some cycles."""
+
+
+def split_end(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
+    """The stream with them cut; it means the same."""
+    stream = list(issues)
+    last = next((place for place in reversed(range(len(issues))) if isinstance(issues[place].instruction, Gemm)), -1)
+    place, product = max(products_of(issues), default=(-1, None), key=lambda each: each[0])
+    if product is None or place != last:
+        return stream
+    for of_load in range(place - 1, -1, -1):
+        load = issues[of_load].instruction
+        if isinstance(load, Load) and load.scratchpad is Scratchpad.WGT:
+            break
+    else:
+        return stream
+    group = _loaded_by_group(config, load, product)
+    parts = _parts(product) if group else 1
+    if parts == 1:
+        return stream
+    count = product.levels[-1][0]
+    size = count // parts
+    stream[place : place + 1] = [_loop(product, size, issues[place]), *product.parts(issues[place], size)]
+    stream[of_load : of_load + 1] = cut_load(
+        config, issues[of_load], load, [number * size * group for number in range(1, parts)]
+    )
+    return stream
+
+
+def _loaded_by_group(config: CoreConfig, load: Load, product: Product) -> int:
+    """Rows of the load, or columns of a single row, for each output group of the product; 0 where it does not load the
+    product's matrices, a group after another."""
+    count, _, _, to_wgt = product.levels[-1]
+    whole = load.index == product.gemm.wgt and entries_of(config, load) == count * to_wgt
+    if not whole or load.pad_top or load.pad_bottom or load.pad_left or load.pad_right:
+        return 0
+    if load.rows > 1:
+        return load.rows // count if load.rows % count == 0 else 0
+    each = entries_each(config, load)
+    return to_wgt // each if to_wgt % each == 0 else 0
+
+
+def _parts(product: Product) -> int:
+    """As many equal ones as are long enough."""
+    count = product.levels[-1][0]
+    inner = prod(extent for extent, *_ in product.levels[:-1])
+    fitting = (parts for parts in range(MOST_PARTS, 1, -1) if count % parts == 0)
+    return next((parts for parts in fitting if count // parts * inner >= SMALLEST_PART), 1)
+
+
+def _loop(product: Product, extent: int, issue: Issue) -> Issue:
+    """What sets the outermost loop to so many output groups. No product comes behind that needs the old one."""
+    _, to_dst, to_src, to_wgt = product.levels[-1]
+    level = len(product.levels) - 1
+    loop = Loop(engine=Engine.GEMM, level=level, extent=extent, dst_stride=to_dst, a_stride=to_src, b_stride=to_wgt)
+    return Issue(loop, layer=issue.layer, tile=issue.tile)
