@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ..compiler.tune.database import Database
 from ..progress import Updates
-from ..tune.prove import CLOSE, Proof, kept_in, prove
+from ..tune.prove import CLOSE, Proof, close_share, kept_in, prove
 from ..tune.task import Task
 from .output import out, print_json, table, wide_console
 from .tools import TuneRequest
@@ -59,12 +59,6 @@ def record_of(proof: Proof) -> dict[str, Any]:
         "least": round(proof.least), "gap": None if proof.default is None else proof.gap, "measured": proof.measured,
         "refused": proof.refused,
     }  # fmt: skip
-
-
-def close_share(proofs: Sequence[Proof]) -> float:
-    """Of the cycles of all kernels, those of kernels that are close."""
-    cycles = [(proof.task.count * (proof.default or 0), proof.gap <= CLOSE) for proof in proofs if proof.task.in_sum]
-    return sum(count for count, close in cycles if close) / max(1, sum(count for count, _ in cycles))
 
 
 def _table(records: Sequence[dict[str, Any]]) -> Table:

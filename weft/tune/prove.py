@@ -120,6 +120,12 @@ def prove(
     return proofs
 
 
+def close_share(proofs: Sequence[Proof]) -> float:
+    """Of the cycles of all kernels, those of kernels that are close."""
+    cycles = [(proof.task.count * (proof.default or 0), proof.gap <= CLOSE) for proof in proofs if proof.task.in_sum]
+    return sum(count for count, close in cycles if close) / max(1, sum(count for count, _ in cycles))
+
+
 def kept_in(database: Database) -> Measure:
     """Measures what the database does not know, and keeps it there. A setting that breaks the compiler is refused."""
     known: dict[str, dict[str, float | None]] = {}
