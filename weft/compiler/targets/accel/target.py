@@ -122,7 +122,9 @@ class Accel:
             *accel_passes(Blocks.of(core), rate.for_bus(core), core, chains=chains),
         ]
         if chains and job.measure is not None and not job.keep:
-            steps.append(chains_pass(core, rate, job, threads=options.vthreads, tuned=options.tuned))
+            steps.append(
+                chains_pass(core, rate, job, threads=options.vthreads, tuned=options.tuned, split=options.split)
+            )
         return steps
 
     def choose(

@@ -16,7 +16,7 @@ from .....hw.memories import SCRATCHPADS, Memory
 from ..operators.builder import Window
 from ..operators.depthwise_mode import row_cycles, row_pitch
 from ..operators.lower import Kernel, Section
-from ..schedule.chain_schedule import innermost, rolled_reader
+from ..schedule.chain_schedule import cut_sections, innermost, rolled_reader
 from ..schedule.tiling import ChainTiling, Problem, divides_epilogue, epilogues, matrix_bytes, sizes_worth_trying
 
 SPANS_KEPT = 3
@@ -50,17 +50,19 @@ class Spans:
 @dataclass(frozen=True)
 class Layer:
     """A layer in one tiling: rows and columns of all tiles, groups of its result, whether its input is there for the
-    innermost loop only, and whether that is rolled: there once, a part of it from the tile before."""
+    innermost loop only, and whether that is rolled: there once, a part of it from the tile before. ``parts``: that a
+    core's share has one of, of the groups."""
 
     section: Section
     rows: Spans
     columns: Spans
     inner: bool
     rolled: bool = False
+    parts: int = 1
 
     @cached_property
     def groups(self) -> int:
-        return self.section.output[1]
+        return -(-self.section.output[1] // self.parts)
 
     @cached_property
     def taps(self) -> int:
@@ -122,8 +124,9 @@ def layers_of(problem: Problem, tiling: ChainTiling) -> list[Layer]:
     rows = _spans(windows, shapes, 0, tiling.rows, rolled)
     columns = _spans(windows, shapes, 1, tiling.columns)
     inner = innermost(problem, tiling)
+    parts = [kernel.share.groups if cut else 1 for cut in cut_sections(kernel)]
     return [
-        Layer(*each, rolled=number == rolled > 0)
+        Layer(*each, rolled=number == rolled > 0, parts=parts[number])
         for number, each in enumerate(zip(kernel.sections, rows, columns, inner, strict=True))
     ]
 

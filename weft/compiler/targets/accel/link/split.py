@@ -2,7 +2,7 @@
 
 All cores have one window. A layer is cut along the rows of its picture, along its channel groups, or along both; what
 its result is cut into lies where the whole one would. A turn is a run of layers that the cores go through without
-waiting for each other: none of them reads what another one writes in it. Chains are cut along rows alone.
+waiting for each other: none of them reads what another one writes in it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,20 @@ def cuts_of(parts: Sequence[KernelSlice], config: CoreConfig, cores: int) -> lis
 
 
 def _can_be(parts: Sequence[KernelSlice], config: CoreConfig, cut: Share) -> bool:
-    """Whether each axis that is cut has several parts, in each kernel of a layer."""
-    if any(part.move is not None or (cut.groups > 1 and part.kernel.producers) for part in parts):
+    """Whether each axis that is cut has several parts, in each kernel of a layer. A chain has its channels cut only
+    where its last layer reads no others than it makes, so that not all of the layers before it is needed for each."""
+    if any(part.move is not None for part in parts):
+        return False
+    if cut.groups > 1 and any(part.kernel.producers and part.kernel.section.input_groups for part in parts):
         return False
     axes = {axis for axis, _, _ in cut.extents}
     problems = [Problem(config, replace(part.kernel, share=cut), 1) for part in parts]
     return all(axes == {axis for axis, _, _ in problem.cuts} for problem in problems)
+
+
+def one_core(cut: Share) -> int:
+    """A core in the middle of the picture, which takes as long as any."""
+    return cut.groups * min(1, cut.rows - 1)
 
 
 def slices_of_core(parts: Sequence[KernelSlice], cut: Share, core: int) -> list[KernelSlice]:
@@ -61,12 +69,11 @@ def _shared(part: KernelSlice, own: Share) -> KernelSlice:
 
 
 def fastest_cut(node: Call, parts: Sequence[KernelSlice], config: CoreConfig, cores: int, measure: Measure) -> Share:
-    """The cut by which a layer takes the fewest cycles. What a core in the middle of the picture takes is measured."""
+    """The cut by which a layer takes the fewest cycles. One core's part of each is measured."""
     best, least = WHOLE, 0
     for cut in reversed(cuts_of(parts, config, cores)):
-        core = cut.groups * min(1, cut.rows - 1)
         try:
-            cycles = measure([node], {node: slices_of_core(parts, cut, core)})
+            cycles = measure([node], {node: slices_of_core(parts, cut, one_core(cut))})
         except CompileError:
             if cut is WHOLE:
                 raise

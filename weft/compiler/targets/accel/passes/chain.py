@@ -43,6 +43,7 @@ from ..schedule.tiling import ChainTiling, Problem
 from ..walk.emit import Emitter
 from ..walk.emit_nest import DramBuffer
 from .function_signature import signature
+from .split_chains import SplitCosts
 
 LONGEST = 3
 """Layers in a chain."""
@@ -127,17 +128,18 @@ def chain(
     return _Chainer(module, config, rate, threads, tuned, measure=measure).run().module
 
 
-def chains_pass(config: CoreConfig, rate: DramRate, job: Job, *, threads: int, tuned: str = "") -> Pass:
+def chains_pass(config: CoreConfig, rate: DramRate, job: Job, *, threads: int, tuned: str = "", split: int = 1) -> Pass:
     """The pass that makes chains where the job's measure says that they are faster; it counts them. ``tuned``: the path
-    of a tuning database, or nothing."""
+    of a tuning database, or nothing. ``split``: cores that share each layer."""
 
     def run(module: Module) -> Counted:
         if job.measure is None:
             return Counted(module, 0)
         job.progress("choosing chains")
         lookup = tuned_settings(tuned, config, rate) if tuned else None
+        costs = SplitCosts(config, rate, threads, split, job.measure) if split > 1 else None
         with kernels_from(job.kept):
-            return _Chainer(module, config, rate, threads, lookup, measure=job.measure).run()
+            return _Chainer(module, config, rate, threads, lookup, measure=job.measure, split=costs).run()
 
     return Pass("chains", run, needs=("pack-layout",), stage="chained", about=__doc__ or "")
 
@@ -266,6 +268,7 @@ class _Chainer(_Proposer):
     """Makes programs of what is proposed, and of these the chains."""
 
     measure: Measure = field(kw_only=True)
+    split: SplitCosts | None = None
     _measured: dict[object, Decision | str] = field(default_factory=dict)
     _made_of: dict[tuple[Call, ...], Function] = field(default_factory=dict)
 
@@ -372,11 +375,13 @@ class _Chainer(_Proposer):
         """What `_decide` says; what it says by a database is not kept."""
         if self.tuned is not None:
             return self._decide(part)
-        key = _key(part), _wiring(part), self.rate, self.threads
+        key = _key(part), _wiring(part), self.rate, self.threads, self.split.cores if self.split is not None else 1
         return kept_result(lambda: self._decide(part), self.config, "chain", *key)
 
     def _decide(self, part: Sequence[Call]) -> Decision | str:
         """The fastest of what is tried: the setting that a database has, and candidates of each form."""
+        if self.split is not None:
+            return self._decide_split(part, self.split)
         best: tuple[Taken, ChainTiling, str, Tuned | None] | None = None
         refusals: list[str] = []
         found = self._record(part)
@@ -414,6 +419,18 @@ class _Chainer(_Proposer):
         if cycles > apart.cycles - least:
             return f"a chain would take {cycles:,} cycles, its layers apart take {apart.cycles:,}"
         return Decision(tiling, form, taken, apart, tuned)
+
+    def _decide_split(self, part: Sequence[Call], costs: SplitCosts) -> Decision | str:
+        """As `_decide`, where several cores share a chain, or its layers, each of which they begin together."""
+        wholes = {form: self._whole(part, form) for form in forms_of(self.config, part)}
+        found = costs.fastest(wholes)
+        if found is None:
+            return "no tile of all layers is compiled: none fits the scratchpads"
+        cycles, tiling, form = found
+        apart = sum(map(costs.apart, part))
+        if cycles > apart:
+            return f"a chain would take {cycles:,} cycles, its layers apart take {apart:,}"
+        return Decision(tiling, form, Taken(cycles, 0), Taken(apart, 0))
 
     def _taken_together(self, function: Function, tiling: ChainTiling) -> Taken:
         return self._taken(*kernel_program(lower_function(function), self.config, self.rate, tiling))

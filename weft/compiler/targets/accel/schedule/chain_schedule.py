@@ -15,7 +15,7 @@ from ....tensor.ir import Block, Var
 from ....tensor.schedule import Schedule
 from ....tensor.tree import find_block
 from ...errors import CompileError
-from ..operators.lower import Section, Stages
+from ..operators.lower import Kernel, Section, Stages
 from .pipelined import pipeline
 from .tiling import ChainTiling, Problem, Tiling, tile_loops
 
@@ -81,10 +81,11 @@ def order_reduction(schedule: Schedule, section: Section, problem: Problem, tili
 
 
 def attach_chain(
-    schedule: Schedule, problem: Problem, tiling: ChainTiling, caches: Caches, loops: Sequence[Var]
+    schedule: Schedule, problem: Problem, tiling: ChainTiling, caches: Caches, loops: Sequence[Var], part: Var | None
 ) -> None:
     """Place all that the last layer's products read. ``loops``: over tiles, then perhaps over chunks of the reduction,
-    outermost first; the reduction and the vector stages of the last layer are in their places."""
+    outermost first; the reduction and the vector stages of the last layer are in their places. ``part``: the loop over
+    parts of the channel groups, if cores share these."""
     kernel = problem.kernel
     picture = len(tile_loops(problem, tiling)) - 2
     at = {True: loops[-1], False: loops[picture]}
@@ -105,14 +106,24 @@ def attach_chain(
             order_reduction(schedule, producer, problem, None)
     late = _late(problem, tiling, places)
     late |= {name: late[stage] for name, stage in moved.items()}
-    for section, place in zip(kernel.sections, (*places[1:], True), strict=True):
+    for section, place, cut in zip(kernel.sections, (*places[1:], True), cut_sections(kernel), strict=True):
         for stage, name in _constants(section, caches):
+            if tiling.resident and part is not None and cut and name not in shared_copies(section, caches):
+                schedule.compute_at(name, part, MATRIX_DIMENSIONS if stage == section.stages.reduce else 0)
             if not tiling.resident and name not in shared_copies(section, caches):
                 own = section is not kernel.section or stage == section.stages.reduce
                 whole = MATRIX_DIMENSIONS if stage == section.stages.reduce else 0
                 schedule.compute_at(name, at[place] if own else loops[picture + 1], whole)
                 late[name] = late[section.stages.reduce]
     pipeline(schedule, loops, late)
+
+
+def cut_sections(kernel: Kernel) -> list[bool]:
+    """For each layer, whether a part of the last one's channel groups needs no other than its own part of them."""
+    cut = [kernel.share.groups > 1]
+    for reader in reversed(kernel.sections[1:]):
+        cut.insert(0, cut[0] and not reader.input_groups)
+    return cut
 
 
 def innermost(problem: Problem, tiling: ChainTiling) -> list[bool]:

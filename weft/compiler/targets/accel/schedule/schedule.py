@@ -171,7 +171,7 @@ def _attach(
                 *(homes[loop.axis] for loop in tile_loops(problem, tiling)),
                 *([chunk] if chunk is not None else []),
             ]
-            attach_chain(schedule, problem, tiling, caches, loops)
+            attach_chain(schedule, problem, tiling, caches, loops, parts["cd"][0] if "cd" in parts else None)
             return
         if chunk is not None:
             schedule.compute_at(stages.data, chunk)
