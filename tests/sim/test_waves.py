@@ -144,6 +144,16 @@ def test_a_device_writes_what_explains_the_numbers(tmp_path: Path, monkeypatch: 
     for name in ENGINE_NAMES:
         if name != "fetch":
             assert f"trace_{name}_activity[3:0]" in view or name not in {ENGINE_NAMES[each] for each in Engine}
+    again = RtlDevice(TINY)
+    again.write_waves(request)
+    again.allocate(WINDOW)
+    again.write(PLACE, code)
+    again.execute(PLACE, len(PROGRAM), False)
+    opened.clear()
+    again.allocate(0)  # as at the end of a module: the file is whole, and no other model is built for nothing
+    assert opened == ["closed"]
+    assert again.finish_waves() == (path, tmp_path / "o.gtkw")
+    assert opened == ["closed"]
 
 
 @pytest.mark.parametrize(

@@ -274,13 +274,20 @@ class RtlDevice(LocalDevice):
         with IMPORTS:
             from ..sim.rtl import RtlSimulator
 
-        waves = self.waves if window_bytes and not self._programs else None
-        states = self._states if window_bytes else None
+        self._end_waves()
+        self._simulator = None
+        if not window_bytes:  # given back: a waveform was of another build, and nobody wants the usual one for nothing
+            return
+        waves, states = None if self._programs else self.waves, self._states
         self._simulator = RtlSimulator(
             self.config, window_bytes, dram=self._dram, progress=self.progress, waves=waves, states=states
         )
-        self._states = None if window_bytes else self._states
-        self._shown = waves is not None
+        self._states, self._shown = None, waves is not None
+
+    def _end_waves(self) -> None:
+        if self._simulator is not None and self._shown:
+            self._simulator.close_waves()
+        self._shown = False
 
     def record_states(self, recording: StateRecording) -> None:
         """Let what will run on the next window fill it."""
@@ -301,9 +308,7 @@ class RtlDevice(LocalDevice):
 
         if self.waves is None or not self._programs:
             raise DeviceError("there is no waveform", hint="ask for one before the window, and run a program")
-        if self._simulator is not None and self._shown:
-            self._simulator.close_waves()
-            self._shown = False
+        self._end_waves()
         view = None if self.waves.counts else explain(self.waves, self.config, self._programs)
         return self.waves.path, view
 
