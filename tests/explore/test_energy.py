@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from weft.explore.energy import energy_pj, entry_pj
+from weft.explore.energy import LANE_PJ, MAC_PJ, REGISTER_PJ, energy_pj, entry_pj, registers_of
 from weft.explore.measure import Measure
 from weft.explore.processors import PROCESSORS
 from weft.hw.config import PYNQ
@@ -33,14 +33,16 @@ def test_an_entry_is_slices_of_64_bits() -> None:
 
 
 def test_energy_is_what_the_counts_say() -> None:
-    assert sum(energy_pj(PYNQ, NOTHING, A9).values()) == 0
+    assert sum(energy_pj(PYNQ, replace(NOTHING, cycles=0), A9).values()) == 0
+    control = energy_pj(PYNQ, replace(NOTHING, cycles=1000), A9)
+    assert control["control"] == pytest.approx(1000 * registers_of(PYNQ) * REGISTER_PJ) == sum(control.values())
     array = energy_pj(PYNQ, replace(NOTHING, array=1000), A9)
-    assert array["array"] == pytest.approx(1000 * 256 * (0.2 + 0.1))
+    assert array["array"] == pytest.approx(1000 * 256 * MAC_PJ)
     assert array["vector"] == array["dram"] == 0
     gemm_entries = entry_pj(PYNQ, Memory.INP) + entry_pj(PYNQ, Memory.WGT) + 2 * entry_pj(PYNQ, Memory.ACC)
     assert array["scratchpads"] == pytest.approx(1000 * gemm_entries)
     vector = energy_pj(PYNQ, replace(NOTHING, vector=10), A9)
-    assert vector["vector"] == pytest.approx(10 * 16 * (3.1 + 0.1))
+    assert vector["vector"] == pytest.approx(10 * 16 * LANE_PJ)
     assert vector["scratchpads"] == pytest.approx(10 * 2 * entry_pj(PYNQ, Memory.ACC))
     moved = energy_pj(PYNQ, replace(NOTHING, bytes_read=64, bytes_written=16), A9)
     assert moved["dram"] == pytest.approx(10 * DRAM_64_BITS_PJ)

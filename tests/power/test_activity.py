@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from weft.hw.energies import VOLTS, sram_pj
+from weft.hw.energies import INVERTER_PF, VOLTS, sram_pj
 from weft.hw.synthesis_modules import split_modules
 from weft.power.activity import Changes, Evaluator
 from weft.power.cell_modules import mapped_modules
 from weft.power.errors import PowerError
-from weft.power.estimate import INVERTER_PF, Energies, added
+from weft.power.estimate import Energies, added
 from weft.power.flat import FlatNetlist, flatten
 from weft.power.liberty import Library, read_library
 

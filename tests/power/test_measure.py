@@ -64,7 +64,9 @@ def measured() -> Power:
         )
         found.append(LayerPower(each, energies, cycles, 0.0))
     counts = np.array([5, 7])
-    return Power(model, "cells", 1.8, tuple(found), ((), ("vector$12", "lanes")), counts, counts, np.zeros(2), 0, 1000)
+    return Power(
+        model, "cells", 1.8, 1.0, tuple(found), ((), ("vector$12", "lanes")), counts, counts, np.zeros(2), 0, 1000
+    )
 
 
 def test_tables_add_up() -> None:

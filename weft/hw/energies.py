@@ -1,4 +1,4 @@
-"""Published energies of arithmetic and memories.
+"""Published energies of memories and of a processor's instructions.
 
 They are of M. Horowitz, "Computing's energy problem (and what we can do about it)", ISSCC 2014, figure 1.1.9: 45 nm,
 0.9 V.
@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import math
 
-INT8_MULTIPLY_PJ = 0.2
-INT32_MULTIPLY_PJ = 3.1
-INT32_ADD_PJ = 0.1
 SRAM_64_BITS_PJ = ((8 * 1024, 10.0), (32 * 1024, 20.0), (1024 * 1024, 100.0))
 """Bytes of a memory, and what one access of 64 bits takes."""
 
@@ -21,6 +18,10 @@ DRAM_64_BITS_PJ = (1300.0 + 2600.0) / 2
 """The middle of the published range of 1.3 to 2.6 nJ."""
 
 VOLTS = 0.9
+
+INVERTER_PF = 1.7e-3
+"""Input of the smallest inverter of a library of 45 nm (NanGate's Open Cell Library). C V^2 of it, and of that of
+another library, say how energies of the two compare."""
 
 
 def sram_pj(capacity: float) -> float:

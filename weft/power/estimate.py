@@ -7,14 +7,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ..hw.energies import VOLTS, sram_pj
+from ..hw.energies import sram_pj
 from .activity import Changes
 from .flat import FlatNetlist, Numbers
 from .liberty import NOTHING, Floats, Library
-
-INVERTER_PF = 1.7e-3
-"""Input of the smallest inverter of a library of 45 nm (NanGate's Open Cell Library): what published energies of
-memories are scaled from, by capacitance and the square of the voltage."""
 
 WIRES = 1.0
 """Capacitance of the wires of a net, in units of that of the pins that it drives. Nothing is placed here."""
@@ -94,9 +90,8 @@ class Energies:
         outside = np.flatnonzero(~driven & (load > 0))
         pay(outside, charge * load[outside], np.array(0))
         self._nets, self._prices, self._payers = np.concatenate(nets), np.concatenate(prices), np.concatenate(payers)
-        scale = library.smallest_input_pf * library.volts**2 / (INVERTER_PF * VOLTS**2)
         self._access_pj = np.array([
-            sram_pj(8 * memory.entries) * memory.width / 64 * scale for memory in netlist.memories
+            sram_pj(8 * memory.entries) * memory.width / 64 * library.scale for memory in netlist.memories
         ])  # fmt: skip
         self._memory_modules = np.array([memory.module for memory in netlist.memories], np.int64)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ..hw.energies import INVERTER_PF, VOLTS
 from .errors import PowerError
 
 Floats = npt.NDArray[np.float64]
@@ -175,6 +176,11 @@ class Library:
         if not found:
             raise PowerError(f"the library {self.name} has no inverter")
         return min(found)
+
+    @property
+    def scale(self) -> float:
+        """Its energies, of those that were published for 45 nm."""
+        return self.smallest_input_pf * self.volts**2 / (INVERTER_PF * VOLTS**2)
 
 
 def read_library(path: Path) -> Library:

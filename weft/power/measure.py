@@ -64,6 +64,8 @@ class Power:
     model: CompiledModel
     library: str
     volts: float
+    scale: float
+    """Energies of the library, of those that were published for 45 nm."""
     layers: tuple[LayerPower, ...]
     modules: tuple[Path_, ...]
     cells: npt.NDArray[np.int64]
@@ -122,8 +124,8 @@ def measure_power(
             parts.append((changes.pairs, energies.of(changes, evaluator.register_groups)))
             wrong, compared = wrong + changes.wrong, compared + changes.pairs * registers
         found.append(_scaled(layer, own, parts, len(netlist.modules)))
-    return Power(model, library.name, library.volts, tuple(found), netlist.modules, energies.cells, energies.registers,
-                 energies.leakage_w, wrong, compared)  # fmt: skip
+    return Power(model, library.name, library.volts, library.scale, tuple(found), netlist.modules, energies.cells,
+                 energies.registers, energies.leakage_w, wrong, compared)  # fmt: skip
 
 
 def windows_of(first: int, stop: int, samples: int) -> Iterator[tuple[int, int]]:
