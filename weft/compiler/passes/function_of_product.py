@@ -36,6 +36,8 @@ _SAMPLES = 4096
 _ZOOMS = 4
 """So often the range in which a function changes is looked for, each time among `_SAMPLES` numbers."""
 
+_BEYOND = 1 / 64
+
 _BETWEEN = 16
 """Numbers between two steps of a derived scale at which its error is looked at."""
 
@@ -62,6 +64,26 @@ def quantised_function(
         if bent is not None:
             return bent
     return _through_a_table(node, island, root, x, span, core_tables=core_tables)
+
+
+def range_of_function(
+    node: Expr, described: Mapping[int, IntegerForm], order: Mapping[int, int]
+) -> tuple[float, float] | None:
+    """Between which numbers a value is that is known in integers, or an elementwise function of one that is; None for
+    others. A function is looked at in `_SAMPLES` places, and given a part of its range more."""
+    form = described.get(id(node))
+    if form is not None and not isinstance(form, Refusal):
+        return _range_of(form)
+    found = _island(node, described, order)
+    if found is None:
+        return None
+    island, root, x = found
+    with np.errstate(all="ignore"):
+        values = results_of(island, root, np.linspace(*_range_of(x), _SAMPLES).astype(np.float32))
+    if not np.isfinite(values).all():
+        return None
+    low, high = float(values.min()), float(values.max())
+    return low - (high - low) * _BEYOND, high + (high - low) * _BEYOND
 
 
 def _island(

@@ -41,6 +41,7 @@ from ..integers.describer import Describer
 from ..integers.form import IntegerForm, Integers, Refusal, concatenated
 from ..scope import Scope
 from .emit_integers import quantised
+from .float_gates import gated_in_digits
 from .function_of_product import quantised_function
 from .hand_over import handed_over, is_of_picture
 from .integer_rows import integer_rows
@@ -234,6 +235,11 @@ class _Legaliser:
             function = quantised_function(node, self.described, self.order, core_tables=self.core_tables)
             if function is not None:
                 return function
+            step, zero = float(static_value(scale)), int(static_value(zero_point)) - offset
+            gated = gated_in_digits(source, step, self.described, self.order, self._float)
+            product = quantised(gated, step, zero, node.span) if gated is not None else None
+            if isinstance(product, Expr):
+                return product
         table = tabulated(node, self.integers) if known else None
         if table is not None:
             self.tables.add(id(node))
