@@ -34,6 +34,19 @@ def test_a_model_runs_on_all_cores_and_says_who_waited(pair: Path, tmp_path: Pat
     assert (tmp_path / "out.npz").exists()
 
 
+def test_an_item_is_split_over_all_cores(pair: Path, tmp_path: Path) -> None:
+    result = weft("run", MODEL, "-c", "tiny", "--split", "2", "--system", pair, "--json", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    told = json.loads(result.stdout)
+    alone = json.loads(weft("run", MODEL, "-c", "tiny", "--json", folder=tmp_path).stdout)
+    assert told["results"] == [alone["results"]]
+    assert told["latency"] == told["cycles"]
+    assert [core["items"] for core in told["cores"]] == [1, 1]
+    result = weft("run", MODEL, "-c", "tiny", "--split", "2", "--system", pair, "-o", "out.npz", folder=tmp_path)
+    assert f"{told['latency']:,} cycles for an item, in {told['turns']} turns of 2 cores" in result.stdout
+    assert (tmp_path / "out.npz").exists()
+
+
 def test_what_is_wrong_is_named(pair: Path, tmp_path: Path) -> None:
     result = weft("run", MODEL, "-c", "tiny", "--system", pair, "--trace", "t.json", folder=tmp_path)
     assert result.returncode == 1

@@ -132,11 +132,14 @@ def profile_system(model: CompiledModel, config: SystemConfig, dram: DramModel) 
     """Run an item on each core by the timing model, whose cycles are those of the system's RTL.
 
     Where the model has several programs, the cores begin each of them together. :class:`DeviceError` for a model
-    without one, or whose programs are stages.
+    without one, or whose programs are stages or split.
     """
     if model.stages > 1:
         raise DeviceError(f"{model.name} is in stages, of which a system runs one on each core, not an item",
                           hint="compile it without stages, or profile it without a system")  # fmt: skip
+    if model.shared_by > 1:
+        raise DeviceError(f"{model.name} is split, so that all cores of a system have parts of one item",
+                          hint="compile it without split, or profile it without a system")  # fmt: skip
     if not model.programs:
         raise DeviceError(f"{model.name} has no program on the core, so there are no cycles to account for")
     results: list[SystemResult] = []
