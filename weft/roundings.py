@@ -26,8 +26,11 @@ HALF_AWAY = "half_away"
 
 ROUNDINGS = (HALF_UP, FLOAT32, TWO_ROUNDINGS, HALF_AWAY)
 
-OF_CORES = (HALF_UP, FLOAT32)
+OF_CORES = (HALF_UP, FLOAT32, TWO_ROUNDINGS)
 """What a core may have; half up every one has."""
+
+BESIDE = {HALF_UP: (HALF_UP,), FLOAT32: (HALF_UP, FLOAT32), TWO_ROUNDINGS: (HALF_UP, TWO_ROUNDINGS, HALF_AWAY)}
+"""What a core with each of `OF_CORES` can be asked for: multipliers of 31 bits round away from 0 as well."""
 
 FIRST_PLACES = 31
 """After so many bits a product is rounded for the first time, where it is rounded twice."""

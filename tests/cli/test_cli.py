@@ -143,7 +143,11 @@ def flipped(path: Path) -> None:
     [
         (("compile", "none.onnx"), None, "none.onnx"),
         (("compile", "bad.onnx"), cut, "is not a complete ONNX file"),
-        (("compile", MODEL, "-c", "zynq"), None, "known: pynq, pynq-float32, pynq-tables, pynq-w4, tiny, wide"),
+        (
+            ("compile", MODEL, "-c", "zynq"),
+            None,
+            "known: pynq, pynq-float32, pynq-reference, pynq-tables, pynq-w4, tiny, wide",
+        ),
         (("compile", MODEL, "-c", "none.json"), None, "none.json"),
         (("compile", MODEL, "--shape", "image=big"), None, "--shape 'image=big' is not NAME=1x3x224x224"),
         (("run", "none.weft"), None, "cannot read none.weft: No such file"),

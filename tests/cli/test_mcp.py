@@ -86,7 +86,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
         ({"model": "none.onnx"}, "'none.onnx' cannot be read: No such file or directory"),
         ({"model": MODEL, "target": "abacus"}, "there is no target 'abacus'; hint: known: accel, cpu"),
         ({"model": "--version"}, "'--version' cannot be read"),
-        ({"model": MODEL, "config": "nonesuch"}, "hint: known: pynq, pynq-float32, pynq-tables"),
+        ({"model": MODEL, "config": "nonesuch"}, "hint: known: pynq, pynq-float32, pynq-reference, pynq-tables"),
     ):
         found = asked("compile", **arguments)
         assert found.is_error

@@ -38,6 +38,7 @@ from .prover import Mutant, Proof
 from .queues import NARROW
 
 FLOAT32 = replace(NARROW, rounding="float32")
+TWICE = replace(NARROW, rounding="two_roundings")
 
 
 def prove_falls(harness: Harness, rank: Value, moves: Any, name: str = "rank_falls") -> None:
@@ -483,6 +484,12 @@ PROOFS = [
         partial(vector_pipeline, FLOAT32),
         Mutant("vector_lanes", "order.valid.eq(valid)", "order.valid.eq(valid & ~order.valid)"),
         depth=19,
+    ),
+    Proof(
+        "live-lanes-twice", "every issue has its result a cycle later where the lanes round twice",
+        partial(vector_pipeline, TWICE),
+        Mutant("vector_lanes", "order.valid.eq(valid)", "order.valid.eq(valid & ~order.valid)"),
+        depth=17,
     ),
     Proof(
         "live-gemm", "a legal micro-op never waits, and is written a fixed number of cycles later",

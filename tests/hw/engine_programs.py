@@ -49,9 +49,12 @@ FLOAT32 = CoreConfig(
 )  # fmt: skip
 """Requantises may round as float32 does."""
 
+TWICE = replace(FLOAT32, rounding="two_roundings")
+"""Requantises may round twice."""
+
 CONFIGS = {"small": SMALL, "narrow": NARROW, "one-bank": ONE_BANK, "unlike": UNLIKE}
 GEMM_CONFIGS = CONFIGS | {"depthwise": DEPTHWISE}
-VECTOR_CONFIGS = CONFIGS | {"tables": TABLES, "float32": FLOAT32}
+VECTOR_CONFIGS = CONFIGS | {"tables": TABLES, "float32": FLOAT32, "twice": TWICE}
 
 levels = st.sampled_from((0, 0, 1, 2, 3, 4, 6))
 strides = st.sampled_from((0, 0, 1, 1, 2, 3))

@@ -38,7 +38,7 @@ def test_pynq_has_the_buffer_sizes_of_vta() -> None:
         ({"inp_depth": 2048.0}, r"inp_depth must be an integer, not 2048\.0"),
         ({"name": {}}, r"name must be a text, not \{\}"),
         ({"block_in": 128, "block_out": 128}, r"one wgt entry would be 131072 bits wide"),
-        ({"rounding": "up"}, "rounding must be one of half_up, float32, not 'up'"),
+        ({"rounding": "up"}, "rounding must be one of half_up, float32, two_roundings, not 'up'"),
         ({"tables": 3}, r"tables must be 0 or a power of two in 1\.\.16, not 3"),
         ({"tables": 32}, r"tables must be 0 or a power of two in 1\.\.16, not 32"),
         ({"tables": -1}, r"tables must be 0 or a power of two in 1\.\.16, not -1"),
@@ -181,7 +181,8 @@ def test_deep_scratchpads_get_wider_instructions() -> None:
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(
-        ConfigError, match="unknown configuration 'zynq'; hint: known: pynq, pynq-float32, pynq-tables, pynq-w4, tiny"
+        ConfigError,
+        match="unknown configuration 'zynq'; hint: known: pynq, pynq-float32, pynq-reference, pynq-tables",
     ):
         named_config("zynq")
 

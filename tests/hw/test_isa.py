@@ -289,7 +289,7 @@ def test_a_core_that_does_not_round_in_float32_has_no_field_for_it() -> None:
     vector = isa.Vector(op=VectorOp.REQUANTISE, dst=3, a=4, b=5, left_shift=31, rounding=1)
     with pytest.raises(
         InstructionError,
-        match="'pynq' rounds half up, and in no other way; hint",
+        match="'pynq' rounds half up alone; hint",
     ):
         isa.encode(PYNQ, vector)
     plain = replace(vector, rounding=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +14,10 @@ from weft.hw.memories import Memory
 from weft.hw.vector import VectorEngine
 
 from tests.sim.float32_operands import float32_operands
+from tests.sim.twice_operands import twice_operands
 
 from .engine_bench import Bench, check, random_memories
-from .engine_programs import FLOAT32, NARROW, ONE_BANK, SMALL, TABLES, UNLIKE, VECTOR_CONFIGS, programs, varied_memories
+from .engine_programs import NARROW, ONE_BANK, SMALL, TABLES, UNLIKE, VECTOR_CONFIGS, programs, varied_memories
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +64,13 @@ def test_requantise_at_every_shift(benches: dict[str, Bench], shift: int) -> Non
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_requantise_rounds_as_float32_does(benches: dict[str, Bench], seed: int) -> None:
-    random, count = np.random.default_rng(seed), 96
-    memories = random_memories(FLOAT32, seed)
-    values, *parameters = float32_operands(random, (count, FLOAT32.lanes))
+@pytest.mark.parametrize(("mode", "operands"), [("float32", float32_operands), ("twice", twice_operands)])
+def test_requantise_rounds_as_the_core_does(
+    benches: dict[str, Bench], mode: str, operands: Callable[..., tuple[np.ndarray, ...]], seed: int
+) -> None:
+    random, count, config = np.random.default_rng(seed), 96, VECTOR_CONFIGS[mode]
+    memories = random_memories(config, seed)
+    values, *parameters = operands(random, (count, config.lanes))
     memories.acc[:count] = values
     for place, each in enumerate(parameters):
         memories.acc[count + place : 4 * count : 3] = each
@@ -77,7 +82,7 @@ def test_requantise_rounds_as_float32_does(benches: dict[str, Bench], seed: int)
         Loop(engine=Engine.VECTOR, level=0, extent=24, a_stride=1, dst_stride=1),
         *(Vector(op=op, b=5, dst=8, a=2, levels=1, zero=1, rounding=1) for op in VectorOp if op != VectorOp.REQUANTISE),
     ]
-    check(benches["float32"], memories, program)
+    check(benches[mode], memories, program)
 
 
 @pytest.mark.parametrize("between", range(0, 14, 3))
@@ -134,10 +139,11 @@ def test_rate(benches: dict[str, Bench], case: str) -> None:
     assert steady_cycles(benches, levels, work) <= cycles + 0.13
 
 
-def test_rounding_in_float32_costs_time_once(benches: dict[str, Bench]) -> None:
+@pytest.mark.parametrize("mode", ["float32", "twice"])
+def test_another_rounding_costs_time_once(benches: dict[str, Bench], mode: str) -> None:
     """Its pipeline is longer, and there are slots for that."""
     work = Vector(op=VectorOp.REQUANTISE, target=VectorTarget.OUT, dst=0, a=0, b=128, rounding=1)
-    assert steady_cycles(benches, [level(0, 100, 1, 1)], work, "float32") == 1
+    assert steady_cycles(benches, [level(0, 100, 1, 1)], work, mode) == 1
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -76,7 +76,9 @@ def in_24_bits(value: Fraction) -> Fraction:
     return round(value / unit) * unit
 
 
-def vector_lane(instruction: Vector, a: int, b: int, d: int, shift: int = 0, multiplier: int = 0) -> int:
+def vector_lane(
+    config: CoreConfig, instruction: Vector, a: int, b: int, d: int, shift: int = 0, multiplier: int = 0
+) -> int:
     """One lane of a VECTOR; for REQUANTISE ``b`` is the bias."""
     match instruction.op:
         case VectorOp.ADD:
@@ -94,10 +96,17 @@ def vector_lane(instruction: Vector, a: int, b: int, d: int, shift: int = 0, mul
                 return a >> min(b, 31)
             return wrap(a << -b) if -b <= 31 else 0
         case VectorOp.REQUANTISE:
-            scaled = wrap(a + b) * wrap(multiplier, 25)
-            amount = min(shift & 63, 62)
+            twice = config.rounding == "two_roundings"
+            scaled = wrap(a + b) * wrap(multiplier, 32 if twice else 25)
+            amount = shift & 63
             rounded = (scaled + (1 << amount - 1)) >> amount if amount else scaled
-            if instruction.rounding:
+            if instruction.rounding and twice:
+                first = min(amount, 31)
+                high = (scaled + (1 << first - 1)) >> first if first else scaled
+                rest = amount - first
+                away = (abs(high) + (1 << rest - 1)) >> rest if rest else abs(high)
+                rounded = -away if high < 0 else away
+            elif instruction.rounding:
                 exact = in_24_bits(Fraction(wrap(a + b))) * wrap(multiplier, 25)
                 rounded = round(in_24_bits(exact) / 2**amount)  # halves to even
             clamped = min(max(rounded + instruction.zero_point, instruction.low), instruction.high)
@@ -142,7 +151,7 @@ def vector(memories: Memories, levels: Sequence[LoopLevel], instruction: Vector)
             right = int(entries[b, lane]) if uses_b else instruction.b
             shift = int(entries[last_b, lane]) if op is VectorOp.REQUANTISE else 0
             multiplier = int(entries[b + 1, lane]) if op is VectorOp.REQUANTISE else 0
-            result = vector_lane(instruction, int(entries[a, lane]), right, old, shift, multiplier)
+            result = vector_lane(config, instruction, int(entries[a, lane]), right, old, shift, multiplier)
             if instruction.table:
                 entry = 256 * (instruction.table - 1) + result % 256
                 result = int(memories.array(Memory.TAB)[entry, lane])

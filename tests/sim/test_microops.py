@@ -17,6 +17,8 @@ from weft.sim.loops import LoopLevel, LoopNest
 from weft.sim.state import Memories
 from weft.sim.vector import run_vector
 
+from tests.sim.twice_operands import twice_operands
+
 from . import reference
 from .float32_operands import float32_operands
 
@@ -224,10 +226,11 @@ def test_a_micro_op_out_of_range_is_counted_from_the_first(instruction: Gemm | V
 
 
 @pytest.mark.parametrize("zero_point", [-3, 0, 100])
-def test_requantise_rounds_as_float32_does(zero_point):
-    config = replace(SMALL, acc_depth=1024, rounding="float32")
+@pytest.mark.parametrize(("rounding", "operands"), [("float32", float32_operands), ("two_roundings", twice_operands)])
+def test_requantise_rounds_as_the_core_does(rounding, operands, zero_point):
+    config = replace(SMALL, acc_depth=1024, rounding=rounding)
     memories, expected = Memories(config), Memories(config)
-    values, *parameters = float32_operands(np.random.default_rng(zero_point % 256), (200, config.lanes))
+    values, *parameters = operands(np.random.default_rng(zero_point % 256), (200, config.lanes))
     for target in (memories, expected):
         target.acc[:200] = values
         for place, each in enumerate(parameters):

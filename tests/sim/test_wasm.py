@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from importlib import metadata
@@ -35,6 +36,8 @@ from weft.sim.fuzz_compare import compare, fill
 from weft.sim.fuzz_illegal import illegal_case
 from weft.sim.result import RunResult
 from weft.sim.timing import predict
+
+from tests.sim.twice_operands import twice_operands
 
 from .float32_operands import float32_operands
 from .wasm_host import ENGINE, Instance, WasmSimulator, compiled, wasm_predict
@@ -97,10 +100,14 @@ def test_random_programs_leave_the_same_bytes(config: CoreConfig) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_requantises_round_in_float32_alike(seed: int) -> None:
+@pytest.mark.parametrize("rounding", [0, 1])
+@pytest.mark.parametrize(("mode", "operands"), [("float32", float32_operands), ("two_roundings", twice_operands)])
+def test_requantises_round_alike(
+    mode: str, operands: Callable[..., tuple[np.ndarray, ...]], rounding: int, seed: int
+) -> None:
     """Random programs hardly ever meet a half."""
-    config, count = replace(TINY, rounding="float32"), 60
-    values, *parameters = float32_operands(np.random.default_rng(seed), (count, config.lanes))
+    config, count = replace(TINY, rounding=mode), 60
+    values, *parameters = operands(np.random.default_rng(seed), (count, config.lanes))
     entries = np.concatenate([values, np.stack(parameters, axis=1).reshape(3 * count, -1)])
     load, vector, store = (engine_mask([each]) for each in (Engine.LOAD, Engine.VECTOR, Engine.STORE))
     at, target = PROGRAM_ALIGNMENT * 64, PROGRAM_ALIGNMENT * 128
@@ -109,7 +116,7 @@ def test_requantises_round_in_float32_alike(seed: int) -> None:
              send=vector),
         Loop(engine=Engine.VECTOR, level=0, extent=count, dst_stride=1, a_stride=1, b_stride=3),
         Vector(op=VectorOp.REQUANTISE, target=VectorTarget.OUT, dst=0, a=0, b=count, levels=1, low=-128, high=127,
-               zero_point=seed - 3, rounding=1, wait=load, send=store),
+               zero_point=seed - 3, rounding=rounding, wait=load, send=store),
         Store(index=0, offset=target // config.granule_bytes, rows=1, columns=count, stride=0, wait=vector),
         Finish(),
     ])  # fmt: skip

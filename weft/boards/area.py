@@ -22,7 +22,7 @@ from ..hw.bus import buffer_beats
 from ..hw.config import CoreConfig
 from ..hw.interfaces import chunk_bits
 from ..hw.memories import SCRATCHPADS, Memory
-from ..roundings import FLOAT32
+from ..roundings import FLOAT32, TWO_ROUNDINGS
 
 MEASURED_MODULES = Path(__file__).parent / "measured_modules.json"
 """Written by ``benchmarks/hardware/area.py --measured``: each core's modules as the RTL is now."""
@@ -92,8 +92,10 @@ def bram36_of(config: CoreConfig) -> float:
 
 
 def dsp_of(config: CoreConfig) -> int:
-    """Two products of the array in one, two for the multiplier of each lane, one in each of the three DMA engines."""
-    return config.macs_per_cycle // 2 + 2 * config.lanes + 3
+    """Two products of the array in one, two for the multiplier of each lane (four where it has 32 bits), one in each of
+    the three DMA engines."""
+    of_a_lane = 4 if config.rounding == TWO_ROUNDINGS else 2
+    return config.macs_per_cycle // 2 + of_a_lane * config.lanes + 3
 
 
 # LUT

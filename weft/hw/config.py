@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..roundings import FLOAT32, HALF_UP, OF_CORES
+from ..roundings import FLOAT32, HALF_UP, OF_CORES, TWO_ROUNDINGS
 from ..whole import whole
 from .errors import ConfigError
 from .instruction_checksum import check_bits
@@ -403,10 +403,11 @@ PYNQ = CoreConfig(name="pynq", depthwise=1)
 PYNQ_TABLES = replace(PYNQ, name="pynq-tables", tables=2)  # 8 block RAMs more
 PYNQ_W4 = replace(PYNQ, name="pynq-w4", weight_group=64)
 PYNQ_FLOAT32 = replace(PYNQ, name="pynq-float32", rounding=FLOAT32)
+PYNQ_REFERENCE = replace(PYNQ, name="pynq-reference", rounding=TWO_ROUNDINGS)
 WIDE = CoreConfig(name="wide", block_in=32, block_out=32, bus_bits=128)
 
 NAMED: dict[str, CoreConfig] = {
-    config.name: config for config in (TINY, PYNQ, PYNQ_TABLES, PYNQ_W4, PYNQ_FLOAT32, WIDE)
+    config.name: config for config in (TINY, PYNQ, PYNQ_TABLES, PYNQ_W4, PYNQ_FLOAT32, PYNQ_REFERENCE, WIDE)
 }
 
 

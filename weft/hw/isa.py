@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from ..records import quick_init
-from ..roundings import HALF_UP
+from ..roundings import HALF_UP, TWO_ROUNDINGS
 from .config import LOOP_LEVELS, PAD_BITS, STRIDE_BITS, TABLE_ENTRIES, CoreConfig
 from .errors import InstructionError
 from .instruction_checksum import sealed
@@ -210,6 +210,11 @@ HEADER: tuple[Field, ...] = (
 
 
 @lru_cache(maxsize=1024)
+def multiplier_bits(config: CoreConfig) -> int:
+    """Low bits of an entry that are the multiplier of a REQUANTISE, with their sign."""
+    return 32 if config.rounding == TWO_ROUNDINGS else IMMEDIATE_BITS
+
+
 def instruction_fields(config: CoreConfig, opcode: Opcode) -> tuple[Field, ...]:
     """Fields of an instruction after the header, low bit first."""
     index, count = config.index_bits, config.count_bits
@@ -549,8 +554,7 @@ def unsealed(config: CoreConfig, instruction: Instruction, *, legal: bool = True
         )
     if isinstance(instruction, Vector) and instruction.rounding and config.rounding == HALF_UP:
         raise InstructionError(
-            f"Vector: core {config.name!r} rounds half up, and in no other way",
-            hint="a configuration with another rounding has it",
+            f"Vector: core {config.name!r} rounds half up alone", hint="a configuration with another rounding has it"
         )
     if legal and (problem := header_problem(instruction) or body_problem(config, instruction)):
         raise InstructionError(f"{type(instruction).__name__}: {problem}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..roundings import FLOAT32
+from ..roundings import FLOAT32, HALF_UP, TWO_ROUNDINGS
 from .config import CoreConfig
 
 CLEAR_CYCLES = 16
@@ -91,14 +91,14 @@ class VectorStages:
 
     @staticmethod
     def of(config: CoreConfig) -> VectorStages:
-        """Rounding in float32 takes a stage before the product, and two behind it."""
-        rounds = config.rounding == FLOAT32
-        multiply = ADDED_STAGE + 1 + rounds
-        shift = multiply + 2 + 2 * rounds
+        """Rounding in float32 takes a stage before the product, and two behind it; rounding twice one behind it."""
+        before, behind = {FLOAT32: (1, 2), TWO_ROUNDINGS: (0, 1)}.get(config.rounding, (0, 0))
+        multiply = ADDED_STAGE + 1 + before
+        shift = multiply + 2 + behind
         return VectorStages(multiply, shift, narrow=shift + 2, result=shift + 6)
 
 
 def slots_of(config: CoreConfig) -> int:
     """Vector micro-ops between issue and write, a power of two. One a cycle needs one for each cycle of the pipeline,
-    write included (14, or 17 where it rounds in float32), and one more, because room is told early."""
-    return 32 if config.rounding == FLOAT32 else 16
+    write included (14, 15 where it rounds twice, 17 in float32), and one more, because room is told early."""
+    return 16 if config.rounding == HALF_UP else 32

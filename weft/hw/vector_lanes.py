@@ -8,9 +8,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..roundings import FLOAT32, HALF_UP
+from ..roundings import FIRST_PLACES, FLOAT32, HALF_UP, TWO_ROUNDINGS
 from .config import CoreConfig
-from .isa import CLAMP_BITS, IMMEDIATE_BITS, VectorOp
+from .isa import CLAMP_BITS, IMMEDIATE_BITS, VectorOp, multiplier_bits
 from .pipelines import ADDED_STAGE, VectorStages
 
 FLOAT32_BITS = 24
@@ -122,6 +122,8 @@ class VectorLanes(wiring.Component):
             if self.config.rounding == FLOAT32:
                 lane.round_factor()
                 lane.round_product()
+            if self.config.rounding == TWO_ROUNDINGS:
+                lane.round_first()
             lane.accumulate_or_shift()
             lane.narrow()
             m.d.comb += self.result[part].eq(lane.result)
@@ -140,21 +142,24 @@ class _Lane:
         self.number = number
         self.orders = orders
         self.float32 = config.rounding == FLOAT32
+        self.multiplier_bits = multiplier_bits(config)
+        self.shifter_bits = max(SHIFTER_BITS, 32 + self.multiplier_bits + 1)
         self.stages = stages = VectorStages.of(config)
         register = self.register
         # Operand registers
         self.a, self.b, self.d = register("a", signed(32)), register("b", signed(32)), register("d", signed(32))
-        self.multiplier, self.shift = register("multiplier", signed(IMMEDIATE_BITS)), register("shift", 6)
+        self.multiplier, self.shift = register("multiplier", signed(self.multiplier_bits)), register("shift", 6)
         # A (or what one adder or comparison makes of A and B), the other factor, the old accumulator, the shift
         until_shift = range(ADDED_STAGE + 1, stages.shift + 1)
         self.x = {stage: register(f"x_{stage}", signed(self._x_bits(stage))) for stage in until_shift}
         until_product = range(ADDED_STAGE + 1, stages.multiply + 1)
-        self.factor = {stage: register(f"factor_{stage}", signed(IMMEDIATE_BITS)) for stage in until_product}
+        self.factor = {stage: register(f"factor_{stage}", signed(self.multiplier_bits)) for stage in until_product}
         self.old = {stage: register(f"old_{stage}", signed(32)) for stage in until_shift}
         self.amount = {stage: register(f"amount_{stage}", 6) for stage in until_shift}
         self.left = {stage: register(f"left_{stage}", 1) for stage in until_shift}
         with_product = range(stages.multiply + 2, stages.shift + 1)
-        self.product = {stage: register(f"product_{stage}", signed(32 + IMMEDIATE_BITS)) for stage in with_product}
+        product_bits = 32 + self.multiplier_bits
+        self.product = {stage: register(f"product_{stage}", signed(product_bits)) for stage in with_product}
         self.wide = register(f"wide_{stages.narrow}", signed(SHIFTED_BITS + 2))
         self.result = register(f"value_{stages.result}", signed(32))
 
@@ -189,6 +194,7 @@ class _Lane:
         m, order, op = self.m, self.orders[ADDED_STAGE], self.orders[ADDED_STAGE].op
         after = ADDED_STAGE + 1
         a, b = self.a, self.b
+        number = b if self.multiplier_bits == IMMEDIATE_BITS else b[:IMMEDIATE_BITS].as_signed()
         added = _add(a, b, minus=op.subtracts)
         chosen = Mux(added[-1] ^ op.takes_larger, a, b)
         right_amount = Mux(b[5:31].any(), 31, b[:5])
@@ -198,7 +204,7 @@ class _Lane:
         with m.If(order.valid):
             m.d.sync += [
                 self.x[after].eq(Mux(op.adds, added[:32], Mux(op.compares, chosen, a))),
-                self.factor[after].eq(Mux(op.requantises, self.multiplier, b)),
+                self.factor[after].eq(Mux(op.requantises, self.multiplier, number)),
                 self.amount[after].eq(Mux(op.requantises, self.shift, shift_amount)),
                 self.left[after].eq(op.shifts & b[31]),
                 self.old[after].eq(Mux(order.content.identity, order.identity, self.d)),
@@ -208,8 +214,8 @@ class _Lane:
         """Two partial products, and their sum."""
         m, stage = self.m, self.stages.multiply
         x, factor = self.x[stage], self.factor[stage]
-        low = self.register(f"low_{stage + 1}", signed(LOW_BITS + IMMEDIATE_BITS))
-        high = self.register(f"high_{stage + 1}", signed(len(x) - LOW_BITS + IMMEDIATE_BITS))
+        low = self.register(f"low_{stage + 1}", signed(LOW_BITS + self.multiplier_bits))
+        high = self.register(f"high_{stage + 1}", signed(len(x) - LOW_BITS + self.multiplier_bits))
         for carried in range(ADDED_STAGE + 1, self.stages.shift):
             with m.If(self.orders[carried].valid):
                 for values in (self.x, self.old, self.amount, self.left):
@@ -246,6 +252,16 @@ class _Lane:
         with m.If(self.orders[stage + 1].valid):
             m.d.sync += self.product[stage + 2].eq(_without(self.product[stage + 1], dropped))
 
+    def round_first(self) -> None:
+        """Behind the product: rounded to a multiple of 2^31 and then away from zero, it is half such a multiple further
+        away, rounded once. Shifts of up to 31 bits are all in the first rounding."""
+        m, stage = self.m, self.stages.shift - 1
+        order, product = self.orders[stage], self.product[stage]
+        half = Mux(product[-1], -(1 << FIRST_PLACES - 1), 1 << FIRST_PLACES - 1)
+        beyond = order.rounds_otherwise & self.amount[stage][-1]
+        with m.If(order.valid):
+            m.d.sync += self.product[stage + 1].eq(product + Mux(beyond, half, 0))
+
     def accumulate_or_shift(self) -> None:
         """Accumulate, with the last result at hand; or shift to the right, in two steps."""
         m, stage = self.m, self.stages.shift
@@ -267,8 +283,11 @@ class _Lane:
             doubled,
             Mux(self.left[stage], Cat(Const(0, 32), x[:31]).as_signed(), x),
         )
-        coarse = (wide[:SHIFTER_BITS].as_signed() >> Cat(Const(0, 4), amount[4:]))[:SHIFTED_BITS]
+        coarse = (wide[: self.shifter_bits].as_signed() >> Cat(Const(0, 4), amount[4:]))[:SHIFTED_BITS]
         too_large = ~amount[4:].any() & doubled[SHIFTED_BITS - 1 :].any() & ~doubled[SHIFTED_BITS - 1 :].all()
+        beyond = doubled[SHIFTED_BITS + 15 :]
+        if len(beyond):  # still after the first step
+            too_large = too_large | ((amount[4:] == 1) & beyond.any() & ~beyond.all())
         with m.If(order.valid):
             with m.If(op.accumulates):
                 m.d.sync += total.eq(Mux(op.sums, added[:32].as_signed(), least_or_most))

@@ -376,11 +376,12 @@ class Functional {
                 int64_t value;
                 if (op == kOpRequantise) {
                     const int32_t biased = int32_t(first + second);
-                    const int64_t factor = signed_low(acc_[(at.b + 1) * lanes + i], kImmediateBits);
-                    const int64_t shift = std::min<int64_t>(acc_[(at.b + 2) * lanes + i] & 63, 62);
-                    const int64_t half = shift ? int64_t(1) << (shift - 1) : 0;
-                    const int64_t rounded =
-                        otherwise ? in_float32(biased, factor, shift) : (biased * factor + half) >> shift;
+                    const int64_t factor = signed_low(acc_[(at.b + 1) * lanes + i], core_.multiplier_bits);
+                    const int64_t shift = acc_[(at.b + 2) * lanes + i] & 63;
+                    const int64_t product = biased * factor;
+                    const int64_t rounded = !otherwise              ? half_up(product, shift)
+                                            : core_.rounds_twice ? half_up(beyond_first(product, shift), shift)
+                                                                 : in_float32(biased, factor, shift);
                     value = int64_t(uint64_t(std::min(std::max(rounded + point, low), high)) << left_shift);
                 } else {
                     value = computed(op, first, second);
@@ -393,10 +394,19 @@ class Functional {
         return kFaultNone;
     }
 
+    static int64_t half_up(int64_t value, int64_t shift) { return shift ? ((value >> (shift - 1)) + 1) >> 1 : value; }
+
+    // Half a multiple of what the first of two roundings keeps, away from zero, where there is a second one.
+    static int64_t beyond_first(int64_t product, int64_t shift) {
+        if (shift <= kFirstPlaces) return product;
+        const int64_t half = int64_t(1) << (kFirstPlaces - 1);
+        return product < 0 ? product - half : product + half;
+    }
+
     // The biased sum and its product with the factor as float32 has them, then a whole number, halves to even.
     static int64_t in_float32(int32_t biased, int64_t factor, int64_t shift) {
         const float product = float(biased) * float(factor);
-        return int64_t(std::nearbyint(double(product) / double(int64_t(1) << shift)));
+        return int64_t(std::nearbyint(double(product) / double(int64_t(1) << std::min<int64_t>(shift, 62))));
     }
 
     static int32_t accumulated(VectorOp op, int32_t old, int64_t first, int64_t second) {

@@ -15,8 +15,10 @@ from ..hw.isa import (
     Scratchpad,
     VectorOp,
     VectorTarget,
+    multiplier_bits,
 )
 from ..hw.memories import Memory
+from ..roundings import FIRST_PLACES, TWO_ROUNDINGS
 from .c_interface import CField, CStruct, enumeration, fields, header
 from .fsim import MOST_SENDING
 from .timing_interface import FIELDS, INTERFACE, OPCODES, instruction_places
@@ -45,6 +47,8 @@ _CORE = CStruct(
             "record_entries",
             "record_bytes",
             "record_head_bytes",
+            "multiplier_bits",  # of a requantise
+            "rounds_twice",  # whether its mode beside half up is that; else it is float32's
         ),
         CField("depth", "int64_t", (len(MEMORIES),)),
         CField("elements", "int64_t", (len(MEMORIES),)),  # of an entry
@@ -77,6 +81,8 @@ def describe_functional_core(config: CoreConfig) -> Any:
         record_entries=config.weight_record_entries if config.weight_group else 0,
         record_bytes=config.weight_record_bytes if config.weight_group else 0,
         record_head_bytes=config.weight_head_bytes if config.weight_group else 0,
+        multiplier_bits=multiplier_bits(config),
+        rounds_twice=config.rounding == TWO_ROUNDINGS,
     )
     for memory in config.scratchpads:
         core.depth[MEMORIES.index(memory)] = config.depth(memory)
@@ -113,6 +119,7 @@ def functional_header() -> str:
             f"constexpr unsigned kTapRows = {TAP_ROWS};",
             f"constexpr unsigned kTapRowOutputs = {TAP_ROW_OUTPUTS};",
             f"constexpr unsigned kImmediateBits = {IMMEDIATE_BITS};",
+            f"constexpr int64_t kFirstPlaces = {FIRST_PLACES};",
             f"constexpr int64_t kTableEntries = {TABLE_ENTRIES};",
             f"constexpr size_t kMostSending = {MOST_SENDING};",
             "}  // namespace weft",

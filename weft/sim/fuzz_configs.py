@@ -8,7 +8,7 @@ from typing import Any
 
 from ..hw.config import DEPTHWISE_OUTPUTS, MOST_TABLES, TINY, WEIGHT_GROUPS, CoreConfig
 from ..hw.mac_array_packed import Multipliers
-from ..roundings import FLOAT32
+from ..roundings import FLOAT32, TWO_ROUNDINGS
 from .fuzz import Draw, seeded
 
 MOST_MACS = 128
@@ -30,7 +30,7 @@ WEIGHTS_EACH = 7
 """One core of so many unpacks 4-bit weights, if its entries of wgt are wide enough for its bus."""
 
 FLOAT32_EACH = 13
-"""One core of so many may round in float32."""
+"""One core of so many may round in float32, and so many may round twice."""
 
 CORNERS = (
     TINY,
@@ -64,6 +64,8 @@ def campaign_config(number: int) -> CoreConfig:
             config = replace(config, bus_bits=bus_bits, weight_group=group, wgt_depth=deep_enough)
     if number >= len(CORNERS) and number % FLOAT32_EACH == FLOAT32_EACH - 1:
         config = replace(config, rounding=FLOAT32)
+    if number >= len(CORNERS) and number % FLOAT32_EACH == FLOAT32_EACH - 2:
+        config = replace(config, rounding=TWO_ROUNDINGS)
     return replace(config, name=f"core-{number}")
 
 

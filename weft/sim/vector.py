@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..hw.config import TABLE_ENTRIES
+from ..hw.config import TABLE_ENTRIES, CoreConfig
 from ..hw.isa import IMMEDIATE_BITS, Vector, VectorOp, VectorTarget
 from ..hw.memories import Memory
+from ..roundings import FIRST_PLACES, FLOAT32, TWO_ROUNDINGS
 from .accumulate import accumulate
 from .loops import Indices, LoopNest
 from .state import Int8, Int32, Memories
@@ -95,7 +96,7 @@ def _run_part(
         accumulate(acc, dst, wrap32(term), start, _ACCUMULATE[instruction.op], instruction.op.identity)
         return
     if instruction.op is VectorOp.REQUANTISE:
-        result = requantise(instruction, acc[a], acc[b], acc[b + 1], acc[b + 2])
+        result = requantise(memories.config, instruction, acc[a], acc[b], acc[b + 1], acc[b + 2])
     else:
         result = wrap32(_binary(instruction.op, left, right))
     if entries := instruction.table_entries:
@@ -127,17 +128,23 @@ def _binary(op: VectorOp, left: Int64, right: Int64 | int) -> Int64:
     return result
 
 
-def requantise(instruction: Vector, value: Int32, bias: Int32, multiplier: Int32, shift: Int32) -> Int32:
-    """``docs/isa.md``, REQUANTISE: rounded once, halves up, or as float32 does; then clamp and shift left."""
+def requantise(
+    config: CoreConfig, instruction: Vector, value: Int32, bias: Int32, multiplier: Int32, shift: Int32
+) -> Int32:
+    """``docs/isa.md``, REQUANTISE: rounded half up, or in the mode that the core has; then clamp and shift left."""
     biased = wrap32(value.astype(np.int64) + bias).astype(np.int64)
-    factor = np.asarray(_signed25(multiplier.astype(np.int64)))
-    amount = np.minimum(shift & 63, 62).astype(np.int64)
-    if instruction.rounding:
+    wide = multiplier.astype(np.int64)
+    factor = wide if config.rounding == TWO_ROUNDINGS else np.asarray(_signed25(wide))
+    amount = (shift & 63).astype(np.int64)
+    if instruction.rounding and config.rounding == FLOAT32:
         product = biased.astype(np.float32) * factor.astype(np.float32)
-        rounded = np.rint(np.ldexp(product.astype(np.float64), -amount)).astype(np.int64)
+        rounded = np.rint(np.ldexp(product.astype(np.float64), -np.minimum(amount, 62))).astype(np.int64)
     else:
-        half = np.where(amount > 0, np.int64(1) << np.maximum(amount - 1, 0), 0)
-        rounded = (biased * factor + half) >> amount
+        exact, half = biased * factor, np.int64(1) << (FIRST_PLACES - 1)
+        if instruction.rounding:
+            exact += np.where(amount > FIRST_PLACES, np.where(exact < 0, -half, half), 0)
+        rounds = (amount > 0).astype(np.int64)
+        rounded = ((exact >> (amount - rounds)) + rounds) >> rounds
     clamped = np.minimum(np.maximum(rounded + instruction.zero_point, instruction.low), instruction.high)
     return wrap32(clamped << instruction.left_shift)
 

@@ -14,7 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 from ..hw.config import LOOP_LEVELS, CoreConfig
-from ..hw.isa import Engine, Finish, Gemm, Instruction, Load, Loop, Scratchpad, Store, Vector, VectorOp, VectorTarget
+from ..hw.isa import (
+    Engine,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    Loop,
+    Scratchpad,
+    Store,
+    Vector,
+    VectorOp,
+    VectorTarget,
+    multiplier_bits,
+)
 from ..hw.load_counts import entries_of, takes_records
 from ..hw.memories import Memory
 from ..roundings import HALF_UP
@@ -404,8 +417,9 @@ class Machine:
     def _requantised(self, i: Vector, a: Indices, entries: Indices, each: Indices) -> Operand:
         """``each``: for every micro-op which of the ``entries`` its parameters begin at."""
         low, high = self.low[entries + 1], self.high[entries + 1]
-        if (low < FACTOR[0]).any() or (high > FACTOR[1]).any():
-            raise NotProvedError("a multiplier may have more than 25 bits")
+        end = 1 << multiplier_bits(self.config) - 1
+        if (low < -end).any() or (high >= end).any():
+            raise NotProvedError(f"a multiplier may have more than {multiplier_bits(self.config)} bits")
         bias, factor, amount = (closed(self.keys, self.acc[entries + n], self.kind[entries + n]) for n in range(3))
         x, rows, kind = self.acc, a, self.kind[a]
         if kind.any():

@@ -72,7 +72,7 @@ MUTANTS = (
     ),
     Mutant(
         "one-product-in-each-dsp", "boards/area.py", "constant",
-        "config.macs_per_cycle // 2 + 2 * config.lanes + 3", "config.macs_per_cycle + 2 * config.lanes + 3", AREA,
+        "config.macs_per_cycle // 2 + of_a_lane", "config.macs_per_cycle + of_a_lane", AREA,
     ),
     Mutant(
         "enables-cost-no-block-ram", "boards/area.py", "rounding",

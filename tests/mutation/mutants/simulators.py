@@ -40,11 +40,11 @@ MUTANTS = (
     ),
     Mutant(
         "requantise-shift-of-five-bits", "sim/vector.py", "width",
-        "(shift & 63, 62)", "(shift & 31, 62)",
+        "(shift & 63)", "(shift & 31)",
     ),
     Mutant(
         "requantise-rounds-without-shift", "sim/vector.py", "rounding",
-        "half = np.where(amount > 0,", "half = np.where(amount >= 0,",
+        "rounds = (amount > 0)", "rounds = (amount >= 0)",
     ),
     Mutant(
         "vector-targets-as-deep-as-acc", "sim/vector.py", "bound",

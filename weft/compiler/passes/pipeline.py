@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...imports import IMPORTS
-from ...roundings import FLOAT32, HALF_UP, ROUNDINGS
+from ...roundings import BESIDE, FLOAT32, HALF_UP, ROUNDINGS
 from ..graph import Module
 from ..scope import Scope
 from .cleanup import cse, dce, fold_constants
@@ -82,7 +82,7 @@ def integer_passes(
     whether its core has tables. ``core``: whether it has a core beside the host. ``rounding``: how
     that may round beside half up; what is no core rounds as it is asked to."""
     windows = [*([resized] if core else []), windows_of_volumes if volumes else plain_windows]
-    roundings = (HALF_UP, rounding) if core else ROUNDINGS
+    roundings = BESIDE[rounding] if core else ROUNDINGS
     return [
         unroll_quantised_loops, fold_constants, simplify, fold_batch_norm, *windows, fold_constants, simplify, cse,
         _float_loops(),

@@ -185,7 +185,24 @@ MUTANTS = (
     ),
     Mutant(
         "float32-with-the-slots-of-before", "hw/pipelines.py", "queue depth",
-        "return 32 if config.rounding == FLOAT32", "return 16 if config.rounding == FLOAT32",
+        "return 16 if config.rounding == HALF_UP else 32", "return 16",
+    ),
+    # Two roundings
+    Mutant(
+        "first-rounding-of-every-shift", "hw/vector_lanes.py", "rounding missing",
+        "beyond = order.rounds_otherwise & self.amount[stage][-1]", "beyond = order.rounds_otherwise",
+    ),
+    Mutant(
+        "first-rounding-up-alone", "hw/vector_lanes.py", "tie rule",
+        "half = Mux(product[-1], -(1 << FIRST_PLACES - 1), 1", "half = Mux(product[-1], 1 << FIRST_PLACES - 1, 1",
+    ),
+    Mutant(
+        "wide-product-too-large-unseen", "hw/vector_lanes.py", "width",
+        "too_large = too_large | ((amount[4:] == 1)", "too_large = too_large & ((amount[4:] == 1)",
+    ),
+    Mutant(
+        "wide-multiplier-of-every-product", "hw/vector_lanes.py", "width",
+        "b if self.multiplier_bits == IMMEDIATE_BITS else b[:IMMEDIATE_BITS].as_signed()", "b",
     ),
     # Tables
     Mutant(
