@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 from weft.compiler.compile import prepared
+from weft.compiler.targets.accel.cost.least_tiles import _met_by
 from weft.compiler.targets.accel.link.tuned import Setting
+from weft.compiler.targets.accel.operators.builder import Window
 from weft.compiler.targets.accel.target import Accel, AccelOptions
 from weft.hw.config import PYNQ
 from weft.hw.dram_rate import DramRate
@@ -137,3 +139,16 @@ def test_a_refused_choice_gives_way_to_the_next() -> None:
     proof.measure_default(measure)
     assert (proof.default, proof.refused, proof.measured) == (10**6, 1, 1)
     assert proof.setting == asked[1]
+
+
+def test_all_that_is_below_the_best_is_kept() -> None:
+    proof = Proof(small()[0])
+    proof._left.clear()
+    proof.best, tiling = 1e6, next(iter(proof.task.settings()))
+    proof._add([(0.95e6, tiling), (1e6, tiling)])
+    assert [bound for bound, _, _ in proof._left] == [0.95e6] == [proof.least]
+
+
+def test_padding_is_not_loaded() -> None:
+    """Two tiles of three of six rows, with 3 x 3 windows: -1 .. 3 and 2 .. 6, of which 0 .. 5 are there."""
+    assert _met_by(Window((3, 3), (1, 1), (1, 1, 1, 1), (1, 1)), 0, 6, 6, 3) == (8, 4)
