@@ -14,7 +14,9 @@ from weft.hw.config import TINY
 from weft.hw.isa import Fault
 from weft.runtime.artifact import from_bytes, to_bytes
 from weft.runtime.errors import ArtifactError, CoreFaultError, DeviceError, InputError
+from weft.runtime.profile import profile
 from weft.runtime.profile_system import profile_system
+from weft.runtime.profile_whatif import predict_runs
 from weft.runtime.split_module import SplitModule
 from weft.sim.dram import DramModel
 from weft.sim.errors import SharedBytesError
@@ -96,6 +98,8 @@ def test_a_system_of_other_cores_is_refused(model: weft.CompiledModel, items: li
         weft.load(model, system=replace(PAIR, cores=(TINY,) * 3, ports=()))
     with pytest.raises(DeviceError, match="digits is split, so that all cores of a system have parts of one item"):
         profile_system(model, PAIR, DramModel())
+    with pytest.raises(DeviceError, match=r"is split.*; hint: compile it without split, or run it on"):
+        profile(model, predict_runs(model, DramModel()), "model")
     module = loaded(model)
     with pytest.raises(InputError, match="items must be a list of inputs"):
         module.run(items[0])  # type: ignore[arg-type]

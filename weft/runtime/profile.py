@@ -130,8 +130,10 @@ def profile(
 
     ``dram``: the memory that the run had, which the memory bounds follow from; by default as fast as the core's bus.
     ``starts``: the cycle in which each program starts; by default, as the one before it ends. Raises
-    :class:`DeviceError` if there is no program or a run recorded no trace.
+    :class:`DeviceError` if there is no program or a run recorded no trace, and for a model that is split: its programs
+    are parts of layers, not layers.
     """
+    refuse_split(model)
     if not runs:
         raise DeviceError(f"{model.name} has no program on the core, so there are no cycles to account for")
     memory = dram or DramModel.of(model.config)
@@ -181,6 +183,13 @@ def memory_cycles(config: CoreConfig, dram: DramModel, read: int, written: int) 
     """Cycles that this traffic takes at least: reads and writes share the DRAM, and each has a bus of its own."""
     shared = -(-(read + written) // dram.bytes_per_cycle)
     return max(shared, -(-read // config.bus_bytes), -(-written // config.bus_bytes))
+
+
+def refuse_split(model: CompiledModel) -> None:
+    """:class:`DeviceError` for a model whose layers are shared by cores."""
+    if model.shared_by > 1:
+        raise DeviceError(f"{model.name} is split, so that all cores of a system have parts of one item",
+                          hint="compile it without split, or run it on the system for its cycles")  # fmt: skip
 
 
 def layer_profile_records(profile: Profile) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from ..sim.system_timing import predict_system
 from ..sim.timing_ports import TimedProgram
 from .errors import DeviceError
 from .module import StepRun
-from .profile import Profile, profile
+from .profile import Profile, profile, refuse_split
 from .profile_cycles import Cause, Integers
 from .profile_whatif import predict_runs
 from .system_module import constant_pages, in_part
@@ -137,9 +137,7 @@ def profile_system(model: CompiledModel, config: SystemConfig, dram: DramModel) 
     if model.stages > 1:
         raise DeviceError(f"{model.name} is in stages, of which a system runs one on each core, not an item",
                           hint="compile it without stages, or profile it without a system")  # fmt: skip
-    if model.shared_by > 1:
-        raise DeviceError(f"{model.name} is split, so that all cores of a system have parts of one item",
-                          hint="compile it without split, or profile it without a system")  # fmt: skip
+    refuse_split(model)
     if not model.programs:
         raise DeviceError(f"{model.name} has no program on the core, so there are no cycles to account for")
     results: list[SystemResult] = []
