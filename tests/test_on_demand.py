@@ -96,7 +96,7 @@ def test_parts_are_there_as_attributes() -> None:
     [
         ("import weft; weft.named_config('pynq')", 10, {"numpy"}),
         ("import weft; weft.__version__", 2, set()),
-        ("import weft; weft.load", 45, {"numpy", "ml_dtypes"}),
+        ("import weft; weft.load", 46, {"numpy", "ml_dtypes"}),
         ("import weft.compiler.targets.cpu.target, weft.runtime.host", 60, {"numpy", "ml_dtypes", "llvmlite"}),
     ],
 )
@@ -123,7 +123,7 @@ except SystemExit:
 )
 def test_what_needs_no_command_imports_none(words: list[str]) -> None:
     own, others = imported(COMMAND, *words)
-    assert len(own) <= 17, own
+    assert len(own) <= 18, own
     assert set(others) <= {"pydantic"}  # typer's, where it is installed
 
 

@@ -1,15 +1,6 @@
-"""How sums are rounded when they are requantised: names that models, cores and docs share, and
-what they mean in NumPy (`docs/integers.md`)."""
+"""How sums are rounded when they are requantised: names that models, cores and docs share (`docs/integers.md`)."""
 
 from __future__ import annotations
-
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[Any]
-Int32 = NDArray[np.int32]
 
 HALF_UP = "half_up"
 """The sum times the exact factor is rounded once, halves up."""
@@ -34,33 +25,3 @@ BESIDE = {HALF_UP: (HALF_UP,), FLOAT32: (HALF_UP, FLOAT32), TWO_ROUNDINGS: (HALF
 
 FIRST_PLACES = 31
 """After so many bits a product is rounded for the first time, where it is rounded twice."""
-
-
-def rounded_shift(x: Array, multiplier: Array, shift: Array, rounding: str) -> Array:
-    """``x * multiplier / 2**shift`` as whole numbers of int64: the exact product rounded half up or, in float32, factor
-    and product rounded to 24 bits and the result to a whole number, all halves to even; or rounded twice, to a multiple
-    of 2**31 halves up and then away from 0. Together that is once, after half of such a multiple is added, away from 0.
-    """
-    if rounding == FLOAT32:
-        product = x.astype(np.float32) * multiplier.astype(np.float32)
-        return np.asarray(np.rint(np.ldexp(product.astype(np.float64), -shift.astype(np.int32))).astype(np.int64))
-    exact, places = x.astype(np.int64) * multiplier, shift.astype(np.int64)
-    if rounding == TWO_ROUNDINGS:
-        half = np.where(exact < 0, -(1 << FIRST_PLACES - 1), 1 << FIRST_PLACES - 1)
-        exact = exact + np.where(places > FIRST_PLACES, half, 0)
-    return np.asarray(((exact >> (places - 1)) + 1) >> 1)
-
-
-def wide_multiplier(real: Array) -> tuple[Int32, Int32]:
-    """Write each real factor as ``multiplier / 2**shift`` with 31 bits of multiplier, halves away from 0, and a shift
-    of 1..62. Smaller factors are 0, as LiteRT has them. Raises `ValueError` for 2**30 or more, or what is no number."""
-    real = np.atleast_1d(np.asarray(real, np.float64))
-    if not np.all(np.abs(real) < 2.0**30):
-        raise ValueError("a requantise factor is not a number below 2**30")
-    fraction, exponent = np.frexp(real)
-    multiplier = (np.sign(fraction) * np.floor(np.abs(fraction) * 2.0**31 + 0.5)).astype(np.int64)
-    carried = np.abs(multiplier) == 1 << 31
-    multiplier, exponent = np.where(carried, multiplier // 2, multiplier), exponent + carried
-    tiny = exponent < -FIRST_PLACES
-    shift = np.where(tiny, FIRST_PLACES, FIRST_PLACES - exponent)
-    return np.where(tiny, 0, multiplier).astype(np.int32), shift.astype(np.int32)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import weft
 from weft.compiler.graph import Attrs, Call, Constant, Function, Module, TensorType, Var, call, evaluate
+from weft.compiler.graph.rounding import rounded_shift, wide_multiplier
 from weft.compiler.graph.visit import topological_order
 from weft.compiler.passes.emit_roundings import _factor_away_from_0
 from weft.compiler.passes.float32_by_integers import by_integers
 from weft.compiler.passes.manager import PassManager
 from weft.compiler.passes.pipeline import integer_passes
-from weft.roundings import rounded_shift, wide_multiplier
 
 F = np.float32
 

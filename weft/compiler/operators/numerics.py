@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...roundings import HALF_UP, rounded_shift
+from ...roundings import HALF_UP
 from ..graph.dtypes import EXACT_IN_FLOAT32
 from ..graph.ir import Array
+from ..graph.rounding import rounded_shift
 
 Int32 = NDArray[np.int32]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ... import roundings
-from ...roundings import wide_multiplier
 from ..graph import Array, Attrs, Call, Constant, Expr, Span, call
 from ..graph.host import host_call
+from ..graph.rounding import wide_multiplier
 from ..integers.form import INT32_SAFE, Affine, Float64
 
 _WHOLE = 2.0**-20  # of a bias: it was written as real number, in float32

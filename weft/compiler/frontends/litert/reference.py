@@ -8,8 +8,9 @@ from itertools import product
 
 import numpy as np
 
-from ....roundings import TWO_ROUNDINGS, rounded_shift, wide_multiplier
+from ....roundings import TWO_ROUNDINGS
 from ...graph import Array, Expr
+from ...graph.rounding import rounded_shift, wide_multiplier
 from . import fixed
 from .site import Held, Site
 
