@@ -42,7 +42,9 @@ from .system_space import CORE, SystemAxes, SystemDesign, core_names, idle_axis,
 Assignment = Mapping[str, Any]
 """A value for each axis, by its name such as ``core.block_in``."""
 
-CORE_FIELDS = tuple(field.name for field in fields(CoreConfig) if field.name != "name")
+CORE_FIELDS = tuple(field.name for field in fields(CoreConfig) if field.name not in ("name", "rounding"))
+"""Axes are numbers. Which sums a core rounds how is what models ask for: it is that of the base."""
+
 KIB = {f"{memory}_kib": memory for memory in SCRATCHPADS}
 """Axes of a core that are no fields: the size of a scratchpad in KiB, whatever its entries are."""
 
