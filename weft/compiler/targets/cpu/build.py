@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from ....collector import collector_waits
 from ....imports import IMPORTS
 from ...model import HostCode, HostProgram, KernelCode, LaunchCall, LaunchStep
-from ...tensor.calls import TensorIntrinsic
 from .llvm.object_code import cached, cached_object, code_key, found_object
 from .llvm.rounds import Rounds, counter_bytes
 from .llvm.threads import TEAM_BYTES, pool_text
 from .processor import WASM32, Processor, host_target
+
+if TYPE_CHECKING:
+    from ...tensor.calls import TensorIntrinsic
 
 
 def build_program(
