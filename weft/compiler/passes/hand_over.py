@@ -61,8 +61,9 @@ def _size(node: Expr) -> int:
 
 def _is_product(node: Expr) -> bool:
     """Whether an accumulator is, below sums with other things, a convolution or a product."""
-    while isinstance(node, Call) and node.op in ("add", "multiply_accumulate"):
-        node = node.args[0]
+    match node:
+        case Call(op="add" | "multiply_accumulate"):
+            return _is_product(node.args[0])
     entry = operator_of(node)
     return entry is not None and entry.anchor in (Anchor.CONVOLUTION, Anchor.PRODUCT) and node.dtype == "int32"
 
