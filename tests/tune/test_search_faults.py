@@ -22,7 +22,7 @@ from weft.hw.config import TINY
 from weft.hw.dram_rate import USUAL_RATE
 from weft.tune.ranking import choose_ranking
 from weft.tune.search import BATCH, BROKE, Outcome, search
-from weft.tune.task import Point, RefusedError, Task
+from weft.tune.task import Bounded, Point, RefusedError, Task
 
 POINTS = 60
 KILLED_AFTER = 13
@@ -53,6 +53,9 @@ class Fake(Task):
 
     def space(self) -> Iterator[Point]:
         return (Point(Setting(tiling(rows)), float(rows)) for rows in range(1, POINTS + 1))
+
+    def regions(self) -> Iterator[Bounded]:
+        return ((0.0, point.setting) for point in self.space())
 
     def estimate(self, setting: Setting) -> float:
         return 1.0
