@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.model import CompiledModel, CorePart, CoreStep
+from ..sim.system_run import CoreProgram
 from .device import Bytes
 from .inputs import check_kind, named_inputs
 
@@ -41,6 +42,12 @@ def write_inputs(core: CorePart, step: CoreStep, values: Mapping[str, Array], wi
         if name in values:
             raw = np.ascontiguousarray(values[name]).reshape(-1).view(np.uint8)
             window[core.slots[name].offset :][: raw.size] = raw
+
+
+def core_program(core: CorePart, step: CoreStep, start: int = 0) -> CoreProgram:
+    """A program of a model whose window begins at byte ``start`` of the memory."""
+    count = step.program.size // core.config.instruction_bytes
+    return CoreProgram(offset=step.program_offset, count=count, window_start=start, window_bytes=core.window_bytes)
 
 
 def read_outputs(

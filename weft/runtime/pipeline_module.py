@@ -23,7 +23,7 @@ from ..sim.system_run import CoreProgram, SystemResult
 from ..sim.timing import predict
 from .device import Progress, memory_of
 from .errors import CoreFaultError, DeviceError, InputError
-from .item_window import Array, Inputs, checked_item, read_outputs, write_inputs, write_model
+from .item_window import Array, Inputs, checked_item, core_program, read_outputs, write_inputs, write_model
 from .module import HostRun, LoadHost
 from .run_lock import RunLock
 from .system_device import SystemDevice
@@ -176,10 +176,7 @@ class PipelineModule:
         return self._program(part, item)
 
     def _program(self, part: _Part, item: int) -> CoreProgram:
-        count = part.program.program.size // self._core.config.instruction_bytes
-        start = item % self._windows * self.device.pitch
-        return CoreProgram(offset=part.program.program_offset, count=count, window_start=start,
-                           window_bytes=self._core.window_bytes)  # fmt: skip
+        return core_program(self._core, part.program, item % self._windows * self.device.pitch)
 
     def _read(self, step: CoreStep, values: dict[str, Array], item: int) -> None:
         read_outputs(self._core, step, self._wanted, values, self._window(item))

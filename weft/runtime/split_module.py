@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from ..compiler.model import CompiledModel, CoreStep
 from ..hw.system_config import SystemConfig
 from ..sim.dram import DramModel
-from ..sim.system_run import NOTHING, CoreProgram, SystemResult
+from ..sim.system_run import NOTHING, SystemResult
 from ..sim.timing import predict
 from .device import Progress, memory_of
 from .errors import CoreFaultError, DeviceError, InputError
-from .item_window import Array, Inputs, checked_item, read_outputs, write_inputs, write_model
+from .item_window import Array, Inputs, checked_item, core_program, read_outputs, write_inputs, write_model
 from .module import HostRun, LoadHost
 from .run_lock import RunLock
 from .system_device import SystemDevice
@@ -99,7 +99,7 @@ class SplitModule:
                 host.run(values, {}, [])
             for step in turn.programs:
                 write_inputs(self._core, step, values, window)
-            done = self.device.run([self._program(step) for step in turn.programs])
+            done = self.device.run([core_program(self._core, step) for step in turn.programs])
             for core, result in done.faults.items():
                 raise CoreFaultError(f"core {core}: {result.fault}", result)
             results.append(done)
@@ -107,11 +107,6 @@ class SplitModule:
                 read_outputs(self._core, step, self._wanted, values, window)
         for host in self._last:
             host.run(values, {}, [])
-
-    def _program(self, step: CoreStep) -> CoreProgram:
-        count = step.program.size // self._core.config.instruction_bytes
-        return CoreProgram(offset=step.program_offset, count=count, window_start=0,
-                           window_bytes=self._core.window_bytes)  # fmt: skip
 
     @property
     def turns(self) -> int:

@@ -8,7 +8,7 @@ waiting for each other: none of them reads what another one writes in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from .....hw.config import CoreConfig
 from ....graph.ir import Call
@@ -20,14 +20,6 @@ from .slices import KernelSlice
 Slices = Mapping[Call, Sequence[KernelSlice]]
 Measure = Callable[[Sequence[Call], Slices], int]
 """Cycles of calls, of which a core has these slices, as one program."""
-
-
-@dataclass(frozen=True)
-class Turn:
-    """Calls that the cores go through without waiting for each other, and the slices of each core."""
-
-    calls: list[Call]
-    slices: tuple[Slices, ...]
 
 
 def cuts_of(parts: Sequence[KernelSlice], config: CoreConfig, cores: int) -> list[Share]:

@@ -17,11 +17,11 @@ from .tiling import Problem
 
 def shared(func: PrimFunc, problem: Problem) -> PrimFunc:
     """What the core of the kernel's share computes of a function that `schedule.schedule_kernel` has made."""
+    if not problem.cuts:
+        return func
     body = func.body
     for _, _, number in problem.cuts:
         body = _at_part(body, number)
-    if not problem.cuts:
-        return func
     # A part of what is proved to stay inside its buffers stays inside of them.
     return replace(func, body=simplify_tree(body)).with_origin(func)
 
