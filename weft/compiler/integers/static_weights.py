@@ -16,6 +16,8 @@ from .form import Float64, Refusal
 _MOVES = (Family.MOVE, Family.INDEX)
 
 LARGEST_SIGNED = 127
+LARGEST_OF_TWO = LARGEST_SIGNED * 256 + LARGEST_SIGNED
+"""The largest number of two digits of 8 bits, each signed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +66,12 @@ def two_digits(node: Expr) -> tuple[Weights, Weights] | None:
         return None
     values = found[0] * found[1]
     largest = np.max(np.abs(values), axis=tuple(range(1, values.ndim)), initial=0)
-    unit = np.where(largest > 0, largest / _LARGEST_OF_TWO, 1.0)
+    unit = np.where(largest > 0, largest / LARGEST_OF_TWO, 1.0)
     whole = np.rint(values / _beside(unit, values)).astype(np.int32)
     low = (whole + 128) % 256 - 128
     return Weights((whole - low) >> 8, unit * 256, _name(node)), Weights(low, unit, _name(node))
 
 
-_LARGEST_OF_TWO = 127 * 256 + 127
 _MOST_PARTS = 15
 _SAME = 2.0**-22
 """Relative: how far two quotients of float32 may be apart that stand for the same one."""

@@ -13,9 +13,9 @@ import numpy as np
 from ..graph import Call, Constant, Expr, Role, Span, call, role_of
 from ..graph.host import host_call
 from ..integers.form import Affine, IntegerForm, Integers, as_image, channels_in
+from ..integers.static_weights import LARGEST_OF_TWO
 from .function_of_product import range_of_function
 
-_LARGEST = 127 * 256 + 127
 _NEGLIGIBLE = 1 / 8
 """Of a step of the result: what rounding a gate may cost."""
 
@@ -36,7 +36,7 @@ def gated_in_digits(
         ends = range_of_function(gate, described, order) if value.shape == source.shape != numbers else None
         if ends is None or not 0 < (largest := max(map(abs, ends))) < np.inf:
             continue
-        unit = largest / _LARGEST
+        unit = largest / LARGEST_OF_TWO
         if unit / 2 * 255 * x.scale > scale * _NEGLIGIBLE:
             continue
         return _multiplied(x, as_float(gate), unit, source.span)
@@ -52,7 +52,7 @@ def _multiplied(x: Integers, gate: Expr, unit: float, span: Span) -> Affine:
     channels = channels_in(x.shape)
     return Affine(
         total, np.zeros(channels, np.int64), np.full(channels, x.scale * unit), np.zeros(channels),
-        np.full(channels, 255.0 * (_LARGEST + 1)), x.shape, span=span.merged(x.span),
+        np.full(channels, 255.0 * (LARGEST_OF_TWO + 1)), x.shape, span=span.merged(x.span),
     )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def _digits(gate: Expr, unit: float, span: Span) -> tuple[Expr, Expr]:
 
     scaled = on_host("nn.multiply", gate, Constant(np.array(1 / unit, np.float32)))
     whole = on_host(
-        "nn.cast", on_host("nn.round", on_host("nn.clip", scaled, low=-_LARGEST, high=_LARGEST)), to="int32"
+        "nn.cast", on_host("nn.round", on_host("nn.clip", scaled, low=-LARGEST_OF_TWO, high=LARGEST_OF_TWO)), to="int32"
     )
     low = on_host("nn.cast", whole, to="int8")  # integers wrap
     rest = on_host("nn.subtract", whole, on_host("nn.cast", low, to="int32"))
