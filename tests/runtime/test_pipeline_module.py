@@ -22,11 +22,7 @@ from weft.sim.result import FaultRecord, RunResult
 from weft.sim.system_fsim import FunctionalSystem
 
 from ..compiler.onnx_models import FloatModel, quantise
-
-DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
-PAIR = weft.SystemConfig(name="pair", cores=(TINY, TINY), ports=(0, 1))
-
-Item = np.ndarray[Any, Any]
+from .items import DIGITS, PAIR, Item, equal, images
 
 
 def compiled(source: Path, stages: int, **options: Any) -> weft.CompiledModel:
@@ -39,18 +35,6 @@ def loaded(model: weft.CompiledModel, system: weft.SystemConfig = PAIR, **option
     module = weft.load(model, system=system, **options)
     assert isinstance(module, PipelineModule)
     return module
-
-
-def images(model: weft.CompiledModel, count: int) -> list[Item]:
-    spec = model.inputs[0]
-    return [np.random.default_rng(seed).random(spec.shape).astype(spec.dtype) for seed in range(count)]
-
-
-def equal(first: list[dict[str, Item]], second: list[dict[str, Item]]) -> bool:
-    return all(
-        one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
-        for one, other in zip(first, second, strict=True)
-    )
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import weft
-from weft.compiler.graph import Call, Constant, Expr, Module, call
+from weft.compiler.graph import Call, Constant, Expr, call
 from weft.hw.config import PYNQ_FLOAT32, TINY, CoreConfig
 from weft.hw.isa import Vector, VectorOp
 from weft.hw.programs import assemble, disassemble
 from weft.verify import verify
 
-from tests.compiler.targets.accel.quantised_layers import module_of, variable
+from tests.compiler.targets.accel.rounded_layers import made, values
 from tests.verify.planted import with_program
 
 FLOAT32 = replace(TINY, name="float32", rounding="float32")
@@ -74,18 +74,6 @@ def by_constants(x: Expr) -> Call:
 LAYERS: list[Callable[[Expr], Call]] = [
     convolution, two_layers, depthwise, residual, gate, through_a_table, by_constants
 ]  # fmt: skip
-
-
-def made(body: Callable[[Expr], Call], config: CoreConfig) -> tuple[Module, weft.CompiledModel]:
-    x = variable(2, 8, 9, 7)
-    module = module_of(x, body(x))
-    model = weft.compile(module, config)
-    assert isinstance(model, weft.CompiledModel)
-    return module, model
-
-
-def values() -> dict[str, np.ndarray]:
-    return {"x": np.random.default_rng(0).normal(0, 20, (2, 8, 9, 7)).astype(np.float32)}
 
 
 def roundings(model: weft.CompiledModel) -> list[int]:

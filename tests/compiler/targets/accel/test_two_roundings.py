@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import weft
-from weft.compiler.graph import Call, Constant, Expr, Module, call
+from weft.compiler.graph import Call, Constant, Expr, call
 from weft.hw.config import TINY
 from weft.verify import verify
 
-from tests.compiler.targets.accel.quantised_layers import module_of, variable
+from tests.compiler.targets.accel.rounded_layers import made, values
 
 CORES = [replace(TINY, name="twice", rounding="two_roundings", **more) for more in ({}, {"batch": 2}, {"tables": 2})]
 
@@ -48,18 +48,6 @@ def mean(x: Expr) -> Call:
 
 
 LAYERS: list[Callable[[Expr], Call]] = [convolution, away, gate, mean]
-
-
-def made(body: Callable[[Expr], Call], config: weft.CoreConfig) -> tuple[Module, weft.CompiledModel]:
-    x = variable(2, 8, 9, 7)
-    module = module_of(x, body(x))
-    model = weft.compile(module, config)
-    assert isinstance(model, weft.CompiledModel)
-    return module, model
-
-
-def values() -> dict[str, np.ndarray]:
-    return {"x": np.random.default_rng(0).normal(0, 20, (2, 8, 9, 7)).astype(np.float32)}
 
 
 @pytest.mark.parametrize("body", LAYERS)
