@@ -38,7 +38,8 @@ def test_every_part_of_the_package_has_mutants() -> None:
     beginnings = {
         "simulators": ("sim/",), "timing": ("sim/timing", "sim/dram_banks.h"),
         "harness": ("sim/harness.cpp", "sim/harness_memory.h"),
-        "compiler": ("compiler/", "runtime/"), "gradients": ("compiler/", "train/"),
+        "compiler": ("compiler/", "runtime/"), "systems": ("compiler/", "runtime/"),
+        "gradients": ("compiler/", "train/"),
     }  # fmt: skip
     for part, allowed in beginnings.items():
         assert all(mutant.path.startswith(allowed) for mutant in PARTS[part]), part

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import weft
 from weft.compiler.model import CoreStep
@@ -23,10 +21,7 @@ from weft.sim.errors import SharedBytesError
 from weft.sim.result import FaultRecord, RunResult
 from weft.sim.system_fsim import FunctionalSystem
 
-DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
-PAIR = weft.SystemConfig(name="pair", cores=(TINY, TINY), ports=(0, 1))
-
-Item = np.ndarray[Any, Any]
+from .items import DIGITS, PAIR, Item, equal, images
 
 
 def compiled(cores: int) -> weft.CompiledModel:
@@ -39,18 +34,6 @@ def loaded(model: weft.CompiledModel, system: weft.SystemConfig = PAIR, **option
     module = weft.load(model, system=system, **options)
     assert isinstance(module, SplitModule)
     return module
-
-
-def images(model: weft.CompiledModel, count: int) -> list[Item]:
-    spec = model.inputs[0]
-    return [np.random.default_rng(seed).random(spec.shape).astype(spec.dtype) for seed in range(count)]
-
-
-def equal(first: list[dict[str, Item]], second: list[dict[str, Item]]) -> bool:
-    return all(
-        one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
-        for one, other in zip(first, second, strict=True)
-    )
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +98,7 @@ def test_a_fault_names_its_core(model: weft.CompiledModel, items: list[Item], mo
 
     def faulty(self: FunctionalSystem, programs: Any, **options: Any) -> Any:
         done = run(self, programs, **options)
+        module.device.window(0)[...] = 7  # a core that runs wild leaves nothing as it was
         return replace(done, cores=(done.cores[0], RunResult(cycles=None, fault=fault, bytes_read=0, bytes_written=0)))
 
     with monkeypatch.context() as patched:

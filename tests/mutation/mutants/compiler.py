@@ -10,7 +10,6 @@ CORE_TABLES = ("tests/compiler/targets/accel/test_core_tables.py",)
 AT_ONCE = ("tests/compiler/targets/accel/test_check_at_once.py",)
 STREAM = ("tests/compiler/targets/accel/stream/test_constants.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
-PLAN = ("tests/runtime/test_system_module.py", "tests/runtime/test_profile_system.py")
 FLOATS = ("tests/compiler/passes/test_floats_unasked.py",)
 
 CHAIN_TILING = ("tests/compiler/targets/accel/cost/test_chain_tiling.py",)
@@ -574,40 +573,4 @@ MUTANTS = (
         ("tests/compiler/passes/test_describe.py",),
     ),
     # The plan of several cores
-    Mutant(
-        "plan-constants-of-each-part", "runtime/system_module.py", "wrong address",
-        'int(np.searchsorted(starts, byte, "right")) == int(np.searchsorted(ends, byte, "right"))', "True", PLAN,
-    ),
-    Mutant(
-        "plan-tensor-behind-constants-is-shared", "runtime/system_module.py", "bound off by one",
-        'int(np.searchsorted(ends, byte, "right"))', 'int(np.searchsorted(ends, byte, "left"))', PLAN,
-    ),
-    Mutant(
-        "plan-last-page-not-shared", "runtime/system_module.py", "bound off by one",
-        "-(-stop // PAGE_BYTES) * PAGE_BYTES)", "stop // PAGE_BYTES * PAGE_BYTES)", PLAN,
-    ),
-    Mutant(
-        "plan-all-cores-in-the-first-part", "runtime/system_module.py", "wrong address",
-        "in_part(model, number * self.device.pitch) if shared", "in_part(model, 0) if shared", PLAN,
-    ),
-    Mutant(
-        "plan-second-round-begins-again", "runtime/system_module.py", "wrong order",
-        "self._round(items[first : first + len(self._modules)])", "self._round(items[: len(self._modules)])", PLAN,
-    ),
-    Mutant(
-        "plan-alone-of-one-item", "runtime/system_module.py", "forgotten part",
-        "alone=items * cycles", "alone=cycles", PLAN,
-    ),
-    Mutant(
-        "plan-windows-overlap", "runtime/system_device.py", "overlap",
-        "self._simulator.dram[number * self.pitch :]", "self._simulator.dram[number * self.pitch // 2 :]", PLAN,
-    ),
-    Mutant(
-        "plan-profile-in-one-part", "runtime/profile_system.py", "wrong address",
-        "window_start=0 if shared else part)", "window_start=0)", PLAN,
-    ),
-    Mutant(
-        "plan-profile-of-the-first-copy", "runtime/profile_system.py", "wrong address",
-        "step.program_offset + (part if shared else 0)", "step.program_offset", PLAN,
-    ),
 )  # fmt: skip

@@ -97,8 +97,15 @@ def test_a_byte_that_another_core_writes_is_named() -> None:
     assert meeting(TINY, codes[::-1]) == (1, "read", 0, byte)
     assert meeting(TINY, [codes[1], codes[1]]) == (0, "write", 1, byte)
     assert meeting(TINY, [codes[0], codes[0]]) is None
-    behind = replace(store, offset=8 + 19 * size)
-    assert meeting(TINY, [codes[0], assemble(TINY, [behind, Finish()])]) is None
+
+    def met_at(offset: int) -> tuple[int, str, int, int] | None:
+        return meeting(TINY, [codes[0], assemble(TINY, [replace(store, offset=offset), Finish()])])
+
+    last, stored = 8 + 18 * size, TINY.out_bytes // TINY.granule_bytes
+    assert met_at(last) == (0, "read", 1, last * TINY.granule_bytes)
+    assert met_at(last + size) is None
+    assert met_at(place - 3 * stored) == (0, "read", 1, byte)  # the last of what is stored
+    assert met_at(place - 4 * stored) is None
 
 
 def test_a_core_that_stores_elsewhere_is_found() -> None:

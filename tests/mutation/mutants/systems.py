@@ -1,0 +1,81 @@
+"""Faults in what several cores share: plans of windows and constants, and layers that are split."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+PLAN = ("tests/runtime/test_system_module.py", "tests/runtime/test_profile_system.py")
+SPLIT = ("tests/compiler/targets/accel/link/test_split.py",)
+ITEMS = ("tests/runtime/test_split_module.py",)
+
+MUTANTS = (
+    Mutant(
+        "plan-constants-of-each-part", "runtime/system_module.py", "wrong address",
+        'int(np.searchsorted(starts, byte, "right")) == int(np.searchsorted(ends, byte, "right"))', "True", PLAN,
+    ),
+    Mutant(
+        "plan-tensor-behind-constants-is-shared", "runtime/system_module.py", "bound off by one",
+        'int(np.searchsorted(ends, byte, "right"))', 'int(np.searchsorted(ends, byte, "left"))', PLAN,
+    ),
+    Mutant(
+        "plan-last-page-not-shared", "runtime/system_module.py", "bound off by one",
+        "-(-stop // PAGE_BYTES) * PAGE_BYTES)", "stop // PAGE_BYTES * PAGE_BYTES)", PLAN,
+    ),
+    Mutant(
+        "plan-all-cores-in-the-first-part", "runtime/system_module.py", "wrong address",
+        "in_part(model, number * self.device.pitch) if shared", "in_part(model, 0) if shared", PLAN,
+    ),
+    Mutant(
+        "plan-second-round-begins-again", "runtime/system_module.py", "wrong order",
+        "self._round(items[first : first + len(self._modules)])", "self._round(items[: len(self._modules)])", PLAN,
+    ),
+    Mutant(
+        "plan-alone-of-one-item", "runtime/system_module.py", "forgotten part",
+        "alone=items * cycles", "alone=cycles", PLAN,
+    ),
+    Mutant(
+        "plan-windows-overlap", "runtime/system_device.py", "overlap",
+        "self._simulator.dram[number * self.pitch :]", "self._simulator.dram[number * self.pitch // 2 :]", PLAN,
+    ),
+    Mutant(
+        "plan-profile-in-one-part", "runtime/profile_system.py", "wrong address",
+        "window_start=0 if shared else part)", "window_start=0)", PLAN,
+    ),
+    Mutant(
+        "plan-profile-of-the-first-copy", "runtime/profile_system.py", "wrong address",
+        "step.program_offset + (part if shared else 0)", "step.program_offset", PLAN,
+    ),
+    Mutant(
+        "split-parts-of-the-first-group", "compiler/targets/accel/operators/share.py", "wrong index",
+        "core // self.groups, core % self.groups", "core // self.groups, 0", SPLIT,
+    ),
+    Mutant(
+        "split-by-the-slowest-cut", "compiler/targets/accel/link/split.py", "swapped condition",
+        "if cut is WHOLE or cycles < least:", "if cut is WHOLE or cycles > least:", SPLIT,
+    ),
+    Mutant(
+        "split-reads-met-by-nobody", "compiler/targets/accel/check_turn.py", "check ignored",
+        '(first, "read", second, reads.common(others_writes)),', "", SPLIT,
+    ),
+    Mutant(
+        "split-rows-without-their-stride", "compiler/targets/accel/check_turn.py", "wrong address",
+        'row * (fields["stride"] * size)[which]', "row * size[which]", SPLIT,
+    ),
+    Mutant(
+        "split-turn-ends-without-its-last-columns", "compiler/targets/accel/check_turn.py", "bound off by one",
+        '(fields["columns"] * size)[which])', '((fields["columns"] - 1) * size)[which])', SPLIT,
+    ),
+    Mutant(
+        "split-item-without-the-host-at-its-end", "runtime/split_module.py", "forgotten part",
+        "self._last = tuple(host)", "self._last = tuple(host[:0])", ITEMS,
+    ),
+    Mutant(
+        "split-latency-of-all-items", "runtime/split_module.py", "forgotten part",
+        "return self.cycles // self._items if self._items else 0", "return self.cycles", ITEMS,
+    ),
+    Mutant(
+        "split-window-left-spoiled", "runtime/split_module.py", "forgotten part",
+        "            except BaseException:\n                write_model(self.model, self.device.window(0))\n",
+        "            except BaseException:\n", ITEMS,
+    ),
+)  # fmt: skip
