@@ -87,6 +87,22 @@ def test_the_steps_of_a_tile_are_looked_at_in_a_file(dot_target: ModuleType) -> 
         target.host_code(damaged("[4], [42]", "[4], [0]"), trusted=False)
 
 
+def test_a_proof_does_not_outlive_the_declaration(
+    dot_target: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The instruction of this name may take other tiles in the next version of its package."""
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path))
+    module, _ = convolution(4, 1, (1, 1))
+    (step,) = weft.compile(module, target="dot").steps
+    target = dot_target.DotTarget()
+    target.host_code(step.program, trusted=False)
+    a, b = (replace(each, shape=(8,)) for each in dot_target.DOT4.operands[1:])
+    longer = replace(dot_target.DOT4, operands=(dot_target.DOT4.operands[0], a, b))
+    monkeypatch.setattr(dot_target.DotTarget, "intrinsics", {"dot4": longer})
+    with pytest.raises(UncheckedKernelError, match="the tile for 'a' of 'dot4' is another"):
+        target.host_code(step.program, trusted=False)
+
+
 def test_the_manual_quotes_this_very_file() -> None:
     shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), re.DOTALL)
     (quoted,) = [code for code in shown if "DOT4 = " in code]
