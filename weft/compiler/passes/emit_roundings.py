@@ -42,10 +42,11 @@ def rounded_as_asked(
 
 
 def _whole_bias(x: Affine) -> Array | None:
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # a scale of 0 has no whole bias
         exact = np.where(x.offset == 0, 0.0, x.offset / x.scale)
-    whole = np.rint(exact)
-    if not np.all(np.abs(exact - whole) <= np.abs(whole) * _WHOLE) or not np.all(np.isfinite(x.scale)):
+        whole = np.rint(exact)
+        is_whole = np.abs(exact - whole) <= np.abs(whole) * _WHOLE
+    if not np.all(is_whole & np.isfinite(x.scale)):
         return None
     bias = x.correction + whole
     return bias.astype(np.int32) if np.all(np.abs(bias) + x.peak < INT32_SAFE) else None
