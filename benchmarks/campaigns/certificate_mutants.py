@@ -4,18 +4,23 @@ A reference process compiles and proves models of every form (`certificate_forms
 compiler each of them runs. Then, in a process with one fault, the models that run the changed line are compiled and
 proved until one of them finds it. What becomes another program and is proved runs on the functional simulator as well,
 with random inputs: a fault that it shows is one that the certificate has missed.
+
+What became of each fault is kept in weft's cache, so a campaign that was interrupted goes on where it was.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib
+import json
 import multiprocessing
+import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from types import FrameType
@@ -23,15 +28,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 import weft
+from weft.cache import cache_key, kept
 from weft.compiler.graph import evaluate
 from weft.content import content_digest
+from weft.progress import progress
 from weft.verify import verify
 
+from benchmarks.campaigns import certificate_forms
 from benchmarks.campaigns.certificate_forms import Case, all_cases, case_of
 from benchmarks.campaigns.in_memory import planted
 from benchmarks.common import Record
 from tests.mutation.mutants import MUTANTS, Mutant
-from tests.mutation.runner import mutated_source
+from tests.mutation.runner import imported, mutated_source, package_texts
 
 Result = TypeVar("Result")
 
@@ -42,8 +50,14 @@ NOT_MUTATED = ("check.py", "check_at_once.py", "cost/", "operators/host_moves.py
 """Parts of the compiler that decide nothing of what a program of the core computes: the checker, estimates of cost, and
 the host's part, which a certificate trusts."""
 
-SECONDS_AT_MOST = 600
-"""For what is compiled and proved with a mutant."""
+SECONDS = 60.0
+"""Of the processor, after which no further model is tried on a fault."""
+
+HANGS = 600
+"""Seconds beyond these after which a process with a fault does not end."""
+
+WANTED = 0.99
+"""Of the faults that make another program, or none, those that one run of the verifier or the compiler finds."""
 
 SAME_AT_MOST, OTHER_AT_MOST = 80, 16
 """Models that a mutant is tried on: of those that stay the same, and of those that become other programs, which are
@@ -56,6 +70,7 @@ class Found(StrEnum):
     MISSED = "missed: fsim shows it"
     PROOF = "the proof"
     COMPILER = "the compiler itself"
+    STOPPED = "the compiler dies, or does not end"
     OTHER = "nobody: other programs, proved and equal on fsim"
     SAME = "nobody: the same programs"
     NOT_RUN = "nobody: no model runs the line"
@@ -71,6 +86,12 @@ class Tried:
     digest: str
     seconds: float
     lines: Mapping[str, Sequence[int]]
+
+
+FINDS = (Found.PROOF, Found.COMPILER, Found.STOPPED)
+"""Without any input."""
+
+SURVIVORS = (Found.MISSED, Found.OTHER, Found.SAME, Found.NOT_RUN)
 
 
 @dataclass(frozen=True)
@@ -91,44 +112,93 @@ def able() -> list[Mutant]:
     ]  # fmt: skip
 
 
-def measure_mutants(names: Sequence[str], seeds: int) -> tuple[list[Record], bool]:
-    """``names``: of mutants, all if empty. ``seeds``: models of each form."""
+def drawn(names: Sequence[str], sample: int | None) -> list[Mutant]:
+    """Faults by name (all if there is none), or so many of them, always the same."""
     chosen = [mutant for mutant in able() if not names or mutant.name in names]
-    tried = reference_run(seeds)
-    print(f"{len(tried)} models in {sum(each.seconds for each in tried):.0f} CPU s", flush=True)
-    outcomes: list[Outcome] = []
-    for mutant in chosen:
-        outcome = outcome_of(mutant, tried)
-        outcomes.append(outcome)
-        by = f" ({outcome.case})" if outcome.case else ""
-        print(f"{mutant.path.removeprefix(COMPILER)} {mutant.name}: {outcome.found}{by}", flush=True)
-        if outcome.found is Found.MISSED:
-            print(f"    {outcome.text}", flush=True)
-    what = "faults in the compiler"
-    records = [Record("several", what, "planted", len(chosen))]
-    for kind in Found:
-        number = sum(each.found is kind for each in outcomes)
+    return chosen if sample is None else random.Random(0).sample(chosen, min(sample, len(chosen)))
+
+
+def measure_mutants(names: Sequence[str], seeds: int, sample: int | None, seconds: float) -> tuple[list[Record], bool]:
+    """``names``: of mutants, all if empty, or ``sample`` of them. ``seeds``: models of each form. ``seconds``: of the
+    processor, for each mutant."""
+    chosen = drawn(names, sample)
+    outcomes: dict[str, Outcome] = {}
+    with progress("models without a fault") as shown:
+        tried = kept_reference(seeds)
+        print(f"{len(tried)} models in {sum(each.seconds for each in tried):.0f} CPU s", flush=True)
+        for number, mutant in enumerate(chosen):
+            shown.count(f"faults, {mutant.name}", number, len(chosen))
+            outcome = outcomes[mutant.name] = kept_outcome(mutant, tried, seeds, seconds)
+            by = f" ({outcome.case})" if outcome.case else ""
+            print(f"{mutant.path.removeprefix(COMPILER)} {mutant.name}: {outcome.found}{by}", flush=True)
+            if outcome.found is Found.MISSED:
+                print(f"    {outcome.text}", flush=True)
+    return records_of(outcomes)
+
+
+def records_of(outcomes: Mapping[str, Outcome]) -> tuple[list[Record], bool]:
+    """What became of the faults, by name, and whether too few were found. The share is that of faults that make another
+    program, or none: of the others nobody knows that they change anything."""
+    what, numbers = "faults in the compiler", dict.fromkeys(Found, 0)
+    for outcome in outcomes.values():
+        numbers[outcome.found] += 1
+    found = sum(numbers[kind] for kind in FINDS)
+    changing = found + numbers[Found.MISSED] + numbers[Found.OTHER]
+    share = found / changing if changing else 1.0
+    for kind in SURVIVORS:
+        names = sorted(name for name, outcome in outcomes.items() if outcome.found is kind)
+        if names:
+            print(f"{kind} ({len(names)}): {', '.join(names)}")
+    records = [Record("several", what, "planted", len(outcomes))]
+    for kind, number in numbers.items():
         records.append(Record("several", what, kind.value, number, 0 if kind is Found.MISSED else None))
-    return records, any(each.found is Found.MISSED for each in outcomes)
+    records.append(Record("several", what, "share found of those that make another program", round(share, 4), WANTED))
+    return records, bool(numbers[Found.MISSED]) or share < WANTED
 
 
-def reference_run(seeds: int) -> list[Tried]:
-    """The models that there are without a fault. In a process of its own, since a process compiles equal functions
-    once; afterwards this one has imported all that compiling imports."""
+@cache
+def _sources() -> tuple[str, ...]:
+    """What a campaign depends on: the package, and what makes models and judges them."""
+    forms = Path(certificate_forms.__file__)
+    return (*package_texts(), *(path.read_text() for path in sorted({Path(__file__), forms, *imported(forms)})))
+
+
+def kept_reference(seeds: int) -> list[Tried]:
+    """The models that there are without a fault; afterwards this process has imported all that compiling imports."""
+
+    def make() -> bytes:
+        tried, modules = reference_run(seeds)
+        return json.dumps([[asdict(each) for each in tried], modules]).encode()
+
     for path in (ROOT / COMPILER).rglob("*.py"):
         importlib.import_module(".".join((weft.__name__, *path.relative_to(ROOT).with_suffix("").parts)))
-    found = _forked(lambda: (list(reference(seeds)), [*sys.modules]), None)
-    if found is None:
-        raise SystemExit("the reference run has stopped")
-    tried, modules = found
+    tried, modules = json.loads(kept("certificate-mutants", cache_key(*_sources(), seeds), make))
     for name in modules:
         if name.startswith(f"{weft.__name__}.") or "." not in name:
             importlib.import_module(name)
-    return tried
+    return [Tried(**each) for each in tried]
 
 
-def outcome_of(mutant: Mutant, tried: Sequence[Tried]) -> Outcome:
-    """What becomes of a fault, in a process of its own."""
+def kept_outcome(mutant: Mutant, tried: Sequence[Tried], seeds: int, seconds: float) -> Outcome:
+    def make() -> bytes:
+        return json.dumps(asdict(outcome_of(mutant, tried, seconds))).encode()
+
+    key = cache_key(*_sources(), seeds, seconds, mutant.path, mutant.old, mutant.new)
+    found = json.loads(kept("certificate-mutants", key, make))
+    return Outcome(**(found | {"found": Found(found["found"])}))
+
+
+def reference_run(seeds: int) -> tuple[list[Tried], list[str]]:
+    """These models, and the names of the modules that they needed, from a process of its own: a process compiles equal
+    functions once."""
+    found = _forked(lambda: (list(reference(seeds)), [*sys.modules]), None)
+    if found is None:
+        raise SystemExit("the reference run has stopped")
+    return found
+
+
+def outcome_of(mutant: Mutant, tried: Sequence[Tried], seconds: float = SECONDS) -> Outcome:
+    """What becomes of a fault, in a process of its own, within about so many seconds of the processor."""
     source = (ROOT / mutant.path).read_text()
     lines = changed_lines(source, mutant.old)
     run = [each for each in tried if lines is None or lines & set(each.lines.get(mutant.path, ()))]
@@ -139,10 +209,10 @@ def outcome_of(mutant: Mutant, tried: Sequence[Tried]) -> Outcome:
     def work() -> Outcome:
         if not planted(str(ROOT / mutant.path), source, mutated_source(mutant, ROOT)):
             return Outcome(Found.NOT_PLANTED)
-        return judged(cases)
+        return judged(cases, seconds)
 
-    found = _forked(work, SECONDS_AT_MOST)
-    return Outcome(Found.COMPILER, text="it stops, or does not end") if found is None else found
+    found = _forked(work, seconds + HANGS)
+    return Outcome(Found.STOPPED) if found is None else found
 
 
 def forms_in_turn(models: Sequence[Tried]) -> list[Tried]:
@@ -244,10 +314,13 @@ class Lines:
         self.found = {str(Path(path).relative_to(ROOT)): sorted(lines) for path, lines in self._sets.items()}
 
 
-def judged(cases: Sequence[tuple[str, int, str]]) -> Outcome:
-    """The first case that shows a fault, or what became of all."""
-    worst, others, number = Outcome(Found.SAME), 0, 0
-    for number, (form, seed, digest) in enumerate(cases, 1):
+def judged(cases: Sequence[tuple[str, int, str]], seconds: float = SECONDS) -> Outcome:
+    """The first case that shows a fault, or what became of those that time was enough for."""
+    worst, others, number, stop = Outcome(Found.SAME), 0, 0, time.process_time() + seconds
+    for form, seed, digest in cases:
+        if number and time.process_time() > stop:
+            break
+        number += 1
         name = f"{form} {seed}"
         try:
             case = case_of(form, seed)

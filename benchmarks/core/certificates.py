@@ -9,13 +9,16 @@ certificate or ten runs of the functional simulator on random inputs; what only 
     python benchmarks/core/certificates.py --networks resnet50
     python benchmarks/core/certificates.py --seeds 8 --faults 10
     python benchmarks/core/certificates.py --seeds 20 --forms moved bent --first 100
+    python benchmarks/core/certificates.py --seeds 40 --models 1000
 
 Of faults planted in the compiler's source (tests/mutation): in a copy of the package with each, those random models are
 compiled and proved that run the changed line; no input is tried. A fault is found where something is not proved, or
 where the compiler itself refuses or stops at what it compiles without the fault. What is proved although it became
-another program runs on the functional simulator: what that finds must be nothing. The rest is named.
+another program runs on the functional simulator: what that finds must be nothing. The rest is named. What became of a
+fault is kept until a source changes, so an interrupted campaign goes on.
 
     python benchmarks/core/certificates.py --mutants
+    python benchmarks/core/certificates.py --mutants --sample 40 --mutant-seeds 4
     python benchmarks/core/certificates.py --mutants taps-columns-first border-is-shifted
 """
 
@@ -26,6 +29,7 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # more threads wait in loops, which counts as processor time
 
 import argparse
+import itertools
 import random
 import sys
 import time
@@ -39,11 +43,12 @@ from weft.compiler.model import CompiledModel
 from weft.compiler.targets.accel.check import Range, check_program
 from weft.compiler.targets.errors import CompileError
 from weft.hw.programs import disassemble
+from weft.progress import progress
 from weft.verify import verify
 from weft.verify.counterexample import random_inputs, simulated
 
 from benchmarks.campaigns.certificate_forms import FORMS, Case, all_cases, case_of
-from benchmarks.campaigns.certificate_mutants import able, measure_mutants
+from benchmarks.campaigns.certificate_mutants import SECONDS, able, measure_mutants
 from benchmarks.common import Record, print_table, write_json
 from examples.models.build import ARCHITECTURES, build
 from tests.verify.planted import plant, with_program
@@ -88,26 +93,32 @@ def _same(first: object, second: object) -> bool:
     return all((first[name] == second[name]).all() for name in second)
 
 
-def measure_cases(forms: Sequence[str], seeds: range, faults: int) -> tuple[list[Record], bool]:
+def measure_cases(chosen: Sequence[tuple[str, int]], faults: int) -> tuple[list[Record], bool]:
     tried, alarms, tally, elements = Counter[str](), 0, Counter[str](), 0
     cores: set[str] = set()
-    for form, seed in all_cases(seeds, forms):
-        case = case_of(form, seed)
-        if case is None:
-            continue
-        certificate = verify(case.model, case.integer, seed=seed)
-        tried[form] += 1
-        elements += certificate.elements
-        cores.add(repr(case.model.config))
-        if not certificate.proved:
-            alarms += 1
-            print(case.name, *map(str, certificate.alarms), sep="\n    ", flush=True)
-        elif faults:
-            tally += planted(case, faults, seed)
+    began = time.process_time()
+    with progress("random models") as shown:
+        for number, (form, seed) in enumerate(chosen):
+            rate = 60 * number / max(time.process_time() - began, 0.1)
+            shown.count(f"random models, {alarms} not proved, {rate:.0f} a CPU minute", number, len(chosen))
+            case = case_of(form, seed)
+            if case is None:
+                continue
+            certificate = verify(case.model, case.integer, seed=seed)
+            tried[form] += 1
+            elements += certificate.elements
+            cores.add(repr(case.model.config))
+            if not certificate.proved:
+                alarms += 1
+                print(case.name, *map(str, certificate.alarms), sep="\n    ", flush=True)
+            elif faults:
+                tally += planted(case, faults, seed)
+    seconds = time.process_time() - began
     what, count = "random models", tried.total()
     records = [
         Record("several", what, "proved", count - alarms, count), Record("several", what, "elements", elements),
         Record("several", what, "cores", len(cores)),
+        Record("several", what, "CPU s of compiling and proving", round(seconds)),
         *(Record("several", what, f"of form {form!r}", number) for form, number in tried.items()),
     ]  # fmt: skip
     if faults:
@@ -147,6 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--seeds", type=int, default=0, help="random models of each form; of some that take long, fewer"
     )
     parser.add_argument("--first", type=int, default=0, help="the first of these seeds")
+    parser.add_argument("--models", type=int, metavar="N", help="no more than so many of these models")
     parser.add_argument("--forms", nargs="*", default=list(FORMS), choices=list(FORMS))
     parser.add_argument("--faults", type=int, default=0, help="planted in the instructions of each model")
     parser.add_argument(
@@ -154,6 +166,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="faults in the compiler's source, of those in tests/mutation: these, or all that can change a program",
     )  # fmt: skip
     parser.add_argument("--mutant-seeds", type=int, default=10, help="models of each form that these are tried on")
+    parser.add_argument("--sample", type=int, metavar="N", help="so many of these faults, drawn at random")
+    parser.add_argument("--mutant-seconds", type=float, default=SECONDS, help="of the processor, for each fault")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
@@ -165,14 +179,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         missed |= failed
     if options.seeds:
         seeds = range(options.first, options.first + options.seeds)
-        made, failed = measure_cases(options.forms, seeds, options.faults)
+        chosen = list(itertools.islice(all_cases(seeds, options.forms), options.models))
+        made, failed = measure_cases(chosen, options.faults)
         records += made
         missed |= failed
     if options.mutants is not None:
         unknown = sorted({*options.mutants} - {mutant.name for mutant in able()})
         if unknown:
             parser.error(f"no fault of the compiler is called {unknown[0]!r}")
-        made, failed = measure_mutants(options.mutants, options.mutant_seeds)
+        made, failed = measure_mutants(options.mutants, options.mutant_seeds, options.sample, options.mutant_seconds)
         records += made
         missed |= failed
     rows = [[r.workload, r.config, r.figure, str(r.value), "" if r.reference is None else str(r.reference)]

@@ -16,7 +16,7 @@ from weft.verify import verify
 
 from benchmarks.campaigns import certificate_mutants as campaign
 from benchmarks.campaigns.certificate_forms import FORMS, SELDOM, Case, all_cases, case_of
-from benchmarks.campaigns.certificate_mutants import Found, Lines, changed_lines, digest_of, judged
+from benchmarks.campaigns.certificate_mutants import Found, Lines, Outcome, changed_lines, digest_of, judged
 from benchmarks.campaigns.in_memory import planted
 from tests.mutation.mutants import Mutant
 
@@ -177,6 +177,57 @@ def test_a_process_that_dies_or_does_not_end_gives_nothing() -> None:
     assert campaign._forked(lambda: 1, None) == 1
     assert campaign._forked(lambda: os._exit(3), None) is None
     assert campaign._forked(lambda: time.sleep(60), 0.05) is None
+
+
+def test_no_further_model_is_tried_when_time_is_up(cases: list[tuple[str, int, str]]) -> None:
+    assert [judged(cases, seconds).tried for seconds in (0.0, 60.0)] == [1, 2]
+
+
+def test_a_sample_of_the_faults_is_the_same_again() -> None:
+    able = {each.name for each in campaign.able()}
+    sample = [each.name for each in campaign.drawn([], 9)]
+    assert sample == [each.name for each in campaign.drawn([], 9)]
+    assert len({*sample} & able) == 9
+    assert {each.name for each in campaign.drawn([], 10**6)} == able
+    assert [each.name for each in campaign.drawn(sample[:1], None)] == sample[:1]
+
+
+def test_what_became_of_a_fault_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked = []
+
+    def outcome(mutant: Mutant, *_: object) -> Outcome:
+        asked.append(mutant.name)
+        return Outcome(Found.PROOF, "layer 0", "why", 3)
+
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path))
+    monkeypatch.setattr(campaign, "outcome_of", outcome)
+    first = campaign.kept_outcome(TURNED, [], 1, 9.0)
+    assert campaign.kept_outcome(TURNED, [], 1, 9.0) == first == Outcome(Found.PROOF, "layer 0", "why", 3)
+    assert asked == ["name"]
+    for seeds, seconds, new in ((2, 9.0, "1"), (1, 8.0, "1"), (1, 9.0, "2")):
+        campaign.kept_outcome(mutant(LAYOUT, "0", new), [], seeds, seconds)
+    assert len(asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("founds", "share", "failed"),
+    [
+        ([Found.PROOF, Found.COMPILER, Found.STOPPED, Found.SAME, Found.NOT_RUN], 1.0, False),
+        ([Found.PROOF, Found.OTHER], 0.5, True),
+        ([*[Found.PROOF] * 199, Found.MISSED], 0.995, True),
+        ([*[Found.PROOF] * 199, Found.OTHER], 0.995, False),
+        ([Found.SAME], 1.0, False),
+    ],
+)
+def test_the_share_that_is_found_is_of_faults_that_make_another_program(
+    founds: list[Found], share: float, failed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records, missed = campaign.records_of({f"fault {number:03}": Outcome(each) for number, each in enumerate(founds)})
+    assert (records[-1].value, missed) == (share, failed)
+    assert {each.figure: each.value for each in records[1:-1]} == {kind.value: founds.count(kind) for kind in Found}
+    named = capsys.readouterr().out
+    for number, found in enumerate(founds):
+        assert (f"fault {number:03}" in named) is (found in campaign.SURVIVORS)
 
 
 def test_functions_of_any_kind_get_other_code(tmp_path: Path) -> None:
