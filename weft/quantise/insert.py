@@ -10,6 +10,7 @@ from ..compiler.graph import Array, Call, Constant, Expr, Function, Module, call
 from ..compiler.graph.visit import with_children
 from .errors import QuantiseError
 from .four_bits import FourBits, chosen, constants_of
+from .offsets import with_whole_offsets
 from .plan import Plan, Weight
 from .ranges import Range
 
@@ -22,9 +23,9 @@ def quantised(plan: Plan, ranges: Mapping[str, Range], four_bits: Mapping[str, F
 
     Activations: int8 with one scale and zero point, from ``ranges``. Weights: int8 without a zero point, one scale an
     output channel; those in ``four_bits`` (:func:`weft.quantise.four_bits`) are the numbers found there, which cores
-    with groups of that length store in 4 bits. Offsets stay floats; the integer form rounds them to the accumulator's
-    unit. Raises `QuantiseError` for a place without a range, and for a name in ``four_bits`` of which the plan has no
-    weight.
+    with groups of that length store in 4 bits. Offsets right behind a product are whole in its unit
+    (`with_whole_offsets`); others stay floats. Raises `QuantiseError` for a place without a range, and for a name in
+    ``four_bits`` of which the plan has no weight.
     """
     known = four_bits or {}
     if unknown := set(known) - {weight.name for weight in plan.weights.values() if chosen(weight, known)}:
@@ -34,7 +35,7 @@ def quantised(plan: Plan, ranges: Mapping[str, Range], four_bits: Mapping[str, F
         found = chosen(weight, known)
         return constants_of(weight, found) if found is not None else eight_bits(weight)
 
-    return inserted(plan, lambda name: _constants(range_of(ranges, name)), weights)
+    return with_whole_offsets(inserted(plan, lambda name: _constants(range_of(ranges, name)), weights))
 
 
 def inserted(

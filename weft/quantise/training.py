@@ -20,6 +20,7 @@ from ..compiler.graph.pattern import Match, any_value, constant, op
 from ..compiler.operators import contract, nn
 from .errors import QuantiseError
 from .insert import LARGEST, fake_quantised, inserted, range_of, weight_scale
+from .offsets import with_whole_offsets
 from .plan import Plan, Weight
 from .ranges import Range
 
@@ -90,7 +91,8 @@ def deployed(eight: Trainable, values: Mapping[str, Array]) -> Module:
             raise QuantiseError(f"{name!r} must be {params[name].type}, not {made.type}")
         constants[params[name]] = made
     left = tuple(param for param in main.params if param.name not in values)
-    return Module(Function(left, substitute(main.body, constants), main.attrs, main.span), eight.module.stage)
+    trained = Function(left, substitute(main.body, constants), main.attrs, main.span)
+    return with_whole_offsets(Module(trained, eight.module.stage))
 
 
 SUFFIX = ".log2_scale"
