@@ -15,6 +15,19 @@ def _fault(name: str, path: str, kind: str, old: str, new: str, *tests: str) -> 
 
 MUTANTS = (
     _fault(
+        "registers-hold-what-they-held-before", "walk/unplaced.py", "stale state",
+        "if known[engine].pop(level, None) == wanted:", "if known[engine].get(level) == wanted:",
+        "walk/test_unplaced.py", "test_kernels.py",
+    ),
+    _fault(
+        "walks-serve-any-zeros", "link/compile_kernel.py", "incomplete key",
+        "None if buffer.kept is None else buffer.kept.tobytes()", "None", "walk/test_unplaced.py",
+    ),
+    _fault(
+        "full-scratchpads-lose-their-rings", "walk/emit.py", "forgotten part",
+        "rings = self._copied_rings()\n        room", "rings = self.rings\n        room", "walk/test_unplaced.py",
+    ),
+    _fault(
         "moves-in-the-order-of-loads", "walk/emit_move.py", "wrong order",
         "walks(places.astype(np.int64)):", "walks(np.sort(places).astype(np.int64)):",
         "passes/test_core_moves.py",

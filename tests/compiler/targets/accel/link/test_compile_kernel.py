@@ -37,6 +37,7 @@ def scheduled(kernel: Kernel) -> compile_kernel.Generated:
 def proofs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the kernels that are scheduled, not found."""
     compile_kernel._schedule_once.cache_clear()
+    compile_kernel._WALKS.clear()
     done: list[str] = []
     schedule = compile_kernel.schedule_kernel
 
@@ -75,6 +76,7 @@ def test_alike_problems_share_their_tilings_and_others_do_not() -> None:
 
 def test_an_error_names_the_kernel_that_it_is_about(monkeypatch: pytest.MonkeyPatch) -> None:
     compile_kernel._schedule_once.cache_clear()
+    compile_kernel._WALKS.clear()
 
     def fails(kernel: Kernel, *_: object) -> None:
         raise CompileError("no instruction", at=f"function {kernel.name!r}")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -24,8 +25,10 @@ from weft.compiler.targets.accel.link import compile_kernel
 from weft.compiler.targets.accel.link.kept_kernels import kept_result, kernels_from
 from weft.compiler.targets.accel.operators.lower import Kernel
 from weft.compiler.targets.accel.passes import chain
+from weft.compiler.targets.accel.walk.emit import Emitter
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.target import Job
+from weft.compiler.tensor.ir import PrimFunc
 from weft.content import NoContentError, content_digest
 from weft.hw.config import TINY, CoreConfig
 from weft.hw.dram_rate import DramRate
@@ -59,6 +62,7 @@ def digits(change: Callable[[np.ndarray], None] | None = None) -> bytes:
 def compiled(model: Any = DIGITS, kept: str | None = KEY, *, keep: bool = False, **options: Any) -> CompiledModel:
     """As another process would: nothing is remembered from before."""
     compile_kernel._schedule_once.cache_clear()
+    compile_kernel._WALKS.clear()
     job = Job(keep=keep, measure=measure, kept=kept)
     made = compile_model(model, "accel", {"config": TINY, **options}, job=job)
     assert isinstance(made, CompiledModel)
@@ -177,6 +181,79 @@ def test_another_network_has_what_it_would_have_alone(change: dict[str, Any]) ->
     other = three_layers(**change)
     assert parts(compiled(other)) == parts(compiled(other, kept=None))
     assert parts(compiled(other)) == parts(compiled(other, kept=None))  # with what itself has kept
+
+
+class Layer(NamedTuple):
+    """A convolution; of its weights the first so many input channels are zero."""
+
+    channels: int = 8
+    kernel: int = 3
+    dilation: int = 1
+    zeros: int = 0
+
+    def weights(self, inputs: int) -> np.ndarray:
+        chance = np.random.default_rng(self.channels)
+        values = chance.integers(1, 100, (self.channels, inputs, self.kernel, self.kernel), np.int8)
+        values[:, : self.zeros] = 0
+        return values
+
+
+def layers_in_a_row(layers: Sequence[Layer]) -> bytes:
+    """Convolutions that keep the size of an image; the first has 8 channels."""
+    values: dict[str, np.ndarray | np.generic] = {
+        "scale": np.float32(0.02), "zero": np.int8(-1), "w_scale": np.float32(0.01), "w_zero": np.int8(0)
+    }  # fmt: skip
+    nodes, channels = [], 8
+    for number, layer in enumerate(layers):
+        values[f"w{number}"] = layer.weights(channels)
+        channels = layer.channels
+        nodes.append(onnx.helper.make_node(
+            "QLinearConv", [f"y{number}", "scale", "zero", f"w{number}", "w_scale", "w_zero", "scale", "zero"],
+            [f"y{number + 1}"], f"layer{number}", pads=[layer.dilation * (layer.kernel // 2)] * 4,
+            dilations=[layer.dilation] * 2,
+        ))  # fmt: skip
+    int8 = onnx.TensorProto.INT8
+    graph = onnx.helper.make_graph(
+        nodes, "net", [onnx.helper.make_tensor_value_info("y0", int8, [1, 8, 9, 9])],
+        [onnx.helper.make_tensor_value_info(f"y{len(layers)}", int8, [1, channels, 9, 9])],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in values.items()],
+    )  # fmt: skip
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    return bytes(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_network_with_a_changed_layer_has_the_program_of_a_cold_compilation(seed: int) -> None:
+    chance = random.Random(seed)
+
+    def layer() -> Layer:
+        return Layer(chance.choice([4, 8, 12]), chance.choice([1, 3]), chance.choice([1, 2]), chance.choice([0, 0, 4]))
+
+    layers = [layer() for _ in range(4)]
+    options = {"vthreads": chance.choice([1, 2]), "chains": chance.random() < 0.5}
+    compiled(layers_in_a_row(layers), **options)
+    for _ in range(2):
+        layers[chance.randrange(len(layers))] = layer()
+        model = layers_in_a_row(layers)
+        assert parts(compiled(model, **options)) == parts(compiled(model, kept=None, **options))
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_only_a_changed_layer_is_walked(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All others have moved: what lies before them, in the scratchpads and in DRAM, is of another size."""
+    layers = [Layer(8), Layer(12), Layer(4)]
+    compiled(layers_in_a_row(layers), chains=False)
+    layers[place] = layers[place]._replace(kernel=1)
+    walked: list[str] = []
+    walk = Emitter.walked
+
+    def noted(emitter: Emitter, functions: Sequence[tuple[PrimFunc, Any]]) -> Any:
+        walked.extend(function.name for function, _ in functions)
+        return walk(emitter, functions)
+
+    monkeypatch.setattr(Emitter, "walked", noted)
+    made = compiled(layers_in_a_row(layers), chains=False)
+    assert walked == [[each for each in made.layers if each.device == "core"][place].name]
 
 
 def test_whatever_kernels_follow_from_takes_part() -> None:

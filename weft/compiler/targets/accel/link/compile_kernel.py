@@ -19,12 +19,14 @@ from ..cost.chain_tiling import chain_tilings
 from ..cost.first_layer import first_tilings
 from ..cost.tile_costs import fills, narrower_tilings, tilings
 from ..operators.lower import Kernel, Section
+from ..operators.share import Share
 from ..schedule.schedule import schedule_kernel
 from ..schedule.shared import shared
 from ..schedule.tiling import Problem, Tiling
-from ..walk.emit import Emitter
+from ..walk.emit import Emitter, movable
 from ..walk.emit_move import MoveEmitter
 from ..walk.emit_nest import DramBuffer
+from ..walk.unplaced import Unplaced
 from .kept_kernels import kept_result
 from .slices import KernelSlice
 from .tuned import Tuned
@@ -121,16 +123,22 @@ def append(
     name = " and ".join(kernel.name for kernel, _, _ in parts)
     try:
         schedules = [_scheduled(kernel, emitter.config, tiling) for kernel, _, tiling in parts]
-        functions = [
-            (shared(schedule.func, Problem(emitter.config, kernel, tiling.threads)), dram)
-            for schedule, (kernel, dram, tiling) in zip(schedules, parts, strict=True)
-        ]
-        emitter.emit_in_turn(functions, layer)
+
+        def walk() -> Unplaced:
+            return emitter.walked([
+                (shared(schedule.func, Problem(emitter.config, kernel, tiling.threads)), dram)
+                for schedule, (kernel, dram, tiling) in zip(schedules, parts, strict=True)
+            ])  # fmt: skip
+
+        walked = _walk_once(_Walk(tuple(_part(emitter.config, *part) for part in parts), emitter.shares), walk)
+        emitter.append(walked, [dram for _, dram, _ in parts], layer)
     except BoundsError as error:
         raise CompileError(f"what it computes is not known to stay inside of its tensors: {error}",
                            at=f"function {name!r}") from error  # fmt: skip
     except TensorError as error:
         raise CompileError(f"its default schedule fails: {error}", at=f"function {name!r}") from error
+    except ScratchpadFullError as error:
+        raise ScratchpadFullError(error.message, at=error.at or f"function {name!r}", hint=error.hint) from error
     for schedule, (kernel, _, _) in zip(schedules, parts, strict=True):
         if dump is not None:
             dump(f"{kernel.name}.loops", str(schedule))
@@ -149,16 +157,18 @@ class _Alike:
     kernel: Kernel = field(compare=False)
 
 
+def _alike(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> _Alike:
+    nameless = replace(kernel, name="", constants=())
+    sections = tuple(replace(section, kept=None) for section in kernel.sections)  # no schedule depends on it
+    return _Alike(kernel.text, sections, kernel.share.parts, config, tiling, nameless)
+
+
 def _scheduled(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Schedule:
     """As :func:`schedule_kernel`. Networks repeat their kernels, and the proofs of tensorize take long."""
     known = config, tiling, kernel.share.parts
     if known not in kernel.schedules:
-        nameless = replace(kernel, name="", constants=())
-        sections = tuple(replace(section, kept=None) for section in kernel.sections)  # no schedule depends on it
         try:
-            kernel.schedules[known] = _schedule_once(
-                _Alike(kernel.text, sections, kernel.share.parts, config, tiling, nameless)
-            )
+            kernel.schedules[known] = _schedule_once(_alike(kernel, config, tiling))
         except (CompileError, TensorError):
             return schedule_kernel(kernel, config, tiling)  # its error has the name
     func, trace = kernel.schedules[known]
@@ -174,6 +184,49 @@ def _schedule_once(alike: _Alike) -> tuple[PrimFunc, Trace]:
         return PrimFunc(made.func.name, made.func.params, made.func.body), made.trace
 
     return kept_result(schedule, alike.config, "schedule", alike.text, alike.sections, alike.parts, alike.tiling)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A kernel as its instructions follow from it. ``dram``: its tensors; ``kept``: of each the matrices that count."""
+
+    alike: _Alike
+    share: Share
+    dram: tuple[tuple[str, DramBuffer], ...]
+    kept: tuple[bytes | None, ...]
+
+
+def _part(config: CoreConfig, kernel: Kernel, dram: Mapping[str, DramBuffer], tiling: Tiling) -> _Part:
+    tensors = tuple((name, movable(config, buffer)) for name, buffer in dram.items())
+    kept = tuple(None if buffer.kept is None else buffer.kept.tobytes() for buffer in dram.values())
+    return _Part(_alike(kernel, config, tiling), kernel.share, tensors, kept)
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """Kernels whose instructions are the same before they have places are equal. ``shares``: of the emitter."""
+
+    parts: tuple[_Part, ...]
+    shares: bool
+
+
+_WALKS: dict[_Walk, Unplaced] = {}
+"""The last ones."""
+
+WALKS = 256
+
+
+def _walk_once(walk: _Walk, make: Callable[[], Unplaced]) -> Unplaced:
+    if walk not in _WALKS:
+        alike = [(each.alike.text, each.alike.sections, each.alike.parts, each.alike.tiling) for each in walk.parts]
+        places = [(each.share, each.dram) for each in walk.parts]
+        config = walk.parts[0].alike.config
+        made = kept_result(make, config, "instructions", alike, places, walk.shares)
+        while len(_WALKS) >= WALKS:
+            _WALKS.pop(next(iter(_WALKS), walk), None)
+        _WALKS[walk] = made
+        return made
+    return _WALKS[walk]
 
 
 def generate_slice(

@@ -8,8 +8,7 @@ in turn, which weaves the threads into one stream. Nothing here knows any operat
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-
-import numpy as np
+from dataclasses import dataclass, field, replace
 
 from .....hw.config import CoreConfig
 from .....hw.isa import Engine
@@ -24,7 +23,8 @@ from ..operators.intrinsics import EmitFill, EmitGemm, EmitLoad, EmitStore, Emit
 from ..schedule.pipelined import find_nest, is_pipelined, turns
 from ..stream.scratchpads import Ring, Zone, accumulator_zones
 from ..stream.stream import Issue
-from .emit_nest import Context, DramBuffer, HeldLevels, NestEmitter
+from .emit_nest import Context, DramBuffer, NestEmitter
+from .unplaced import HeldLevels, Take, Unplaced, address, buffer_of
 
 Steps = Iterator[float]
 """Emits instructions up to the next step's end, and gives the share of the result that is stored by then."""
@@ -43,7 +43,6 @@ class Emitter:
         self.shares = rings
         self.rings = {memory: Ring(memory, config.depth(memory), turns=rings) for memory in config.scratchpads}
         self.levels: HeldLevels = {Engine.GEMM: {}, Engine.VECTOR: {}}
-        self.left_out = np.zeros(config.wgt_depth, np.bool_)
         self.tiles = 0  # of the layer, so far
 
     def restart_rings(self) -> None:
@@ -51,40 +50,51 @@ class Emitter:
         self.rings = {memory: Ring(memory, ring.depth, turns=ring.turns) for memory, ring in self.rings.items()}
 
     def emit(self, function: PrimFunc, dram: Mapping[str, DramBuffer], layer: int = 0) -> None:
-        """Append the instructions of ``function``; ``dram`` places its parameters. Raises as :meth:`emit_in_turn`."""
-        self.emit_in_turn([(function, dram)], layer)
+        """Append the instructions of ``function``; ``dram`` places its parameters. Raises as :meth:`walked` and
+        :meth:`append`."""
+        self.append(self.walked([(function, dram)]), [dram], layer)
 
-    def emit_in_turn(self, functions: Sequence[tuple[PrimFunc, Mapping[str, DramBuffer]]], layer: int = 0) -> None:
-        """Append functions that do not depend on one another, in turn: the next is the one of whose result the smallest
-        share is stored.
+    def walked(self, functions: Sequence[tuple[PrimFunc, Mapping[str, DramBuffer]]]) -> Unplaced:
+        """The instructions of functions that do not depend on one another, in turn: the next is the one of whose result
+        the smallest share is stored. They hold wherever their tensors and their room are (:func:`movable`).
 
         Raises BoundsError where a function is not proved to stay inside its buffers, CompileError naming the stage that
-        no instruction computes, and ScratchpadFullError naming the buffer; the stream is then as it was.
+        no instruction computes, and ScratchpadFullError naming the buffer that has no room behind what is emitted.
         """
         for function, _ in functions:
             require_bounds(function)
-        before = {scope: ring.copy() for scope, ring in self.rings.items()}
-        length = len(self.issues)
-        levels = {engine: dict(held) for engine, held in self.levels.items()}
-        left_out = self.left_out.copy()
-        self.tiles = len(functions) - 1
-        walks = [
-            self._steps(_Walk(self, function, dram, layer, in_turn=len(functions) > 1), tile)
-            for tile, (function, dram) in enumerate(functions)
-        ]
+        found = _Found(self.config, self.shares, self._copied_rings(), tiles=len(functions) - 1)
+        walks, buffers = [], 1
+        for tile, (function, dram) in enumerate(functions):
+            numbered = {name: _numbered(self.config, buffer, buffers + place)
+                        for place, (name, buffer) in enumerate(dram.items())}  # fmt: skip
+            walks.append(self._steps(_Walk(found, function, numbered, in_turn=len(functions) > 1), tile))
+            buffers += len(dram)
+        found.buffers = buffers
         stored = dict.fromkeys(range(len(walks)), 0.0)
-        try:
-            while stored:
-                number = min(stored, key=stored.__getitem__)
-                share = next(walks[number], None)
-                if share is None:
-                    del stored[number]
-                else:
-                    stored[number] = share
-        except CompileError:
-            self.rings, self.levels, self.left_out = before, levels, left_out
-            del self.issues[length:]
-            raise
+        while stored:
+            number = min(stored, key=stored.__getitem__)
+            share = next(walks[number], None)
+            if share is None:
+                del stored[number]
+            else:
+                stored[number] = share
+        return Unplaced.of(found.turns, found.issues, found.tiles)
+
+    def append(self, unplaced: Unplaced, drams: Sequence[Mapping[str, DramBuffer]], layer: int = 0) -> None:
+        """Append what functions were :meth:`walked` to. ``drams``: where the parameters of each are.
+
+        Raises ScratchpadFullError naming the buffer; the stream is then as it was.
+        """
+        rings = self._copied_rings()
+        room = unplaced.taken(rings)
+        self.rings = rings
+        tensors = [buffer.offset // self.config.granule_bytes for dram in drams for buffer in dram.values()]
+        self.issues += unplaced.placed([*tensors, *room], self.levels, layer)
+        self.tiles = unplaced.tiles
+
+    def _copied_rings(self) -> dict[Memory, Ring]:
+        return {memory: ring.copy() for memory, ring in self.rings.items()}
 
     @staticmethod
     def _steps(walk: _Walk, tile: int) -> Steps:
@@ -98,18 +108,58 @@ class Emitter:
             raise type(error)(error.message, at=error.at or f"function {function.name!r}", hint=error.hint) from error
 
 
+def movable(config: CoreConfig, buffer: DramBuffer) -> DramBuffer:
+    """The same for all buffers that one walk serves: without their place, as far as instructions are only moved by it.
+    Moves know places in the window, whatever the offset."""
+    return buffer if buffer.moved else replace(buffer, offset=buffer.offset % config.granule_bytes)
+
+
+def _numbered(config: CoreConfig, buffer: DramBuffer, number: int) -> DramBuffer:
+    """The buffer, with its number as its place (`unplaced`)."""
+    if buffer.moved:
+        return buffer
+    return replace(buffer, offset=address(number) * config.granule_bytes + buffer.offset % config.granule_bytes)
+
+
+@dataclass
+class _Found:
+    """What walks through functions have found: requests for room and what was given back, instructions, tiles.
+    ``buffers``: the number of the first buffer in a scratchpad. ``rings``: as they are when the functions begin."""
+
+    config: CoreConfig
+    shares: bool
+    rings: dict[Memory, Ring]
+    tiles: int
+    buffers: int = 0
+    turns: list[Take | int] = field(default_factory=list)
+    issues: list[Issue] = field(default_factory=list)
+    levels: HeldLevels = field(default_factory=lambda: {Engine.GEMM: {}, Engine.VECTOR: {}})
+    _room: list[tuple[Ring, int]] = field(default_factory=list)
+
+    def take(self, take: Take) -> int:
+        """The address of room for a buffer."""
+        ring = self.rings[take.memory]
+        self._room.append((ring, ring.take(take.entries, take.name, take.zones, leaving=take.leaving)))
+        self.turns.append(take)
+        return address(self.buffers + len(self._room) - 1)
+
+    def release(self, first: int) -> None:
+        """Give the room of a buffer back."""
+        number = buffer_of(first) - self.buffers
+        ring, start = self._room[number]
+        ring.release(start)
+        self.turns.append(number)
+
+
 class _Walk:
     """The walk through one function."""
 
-    def __init__(
-        self, stream: Emitter, function: PrimFunc, dram: Mapping[str, DramBuffer], layer: int,
-        *, in_turn: bool,
-    ) -> None:  # fmt: skip
+    def __init__(self, stream: _Found, function: PrimFunc, dram: Mapping[str, DramBuffer], *, in_turn: bool) -> None:
         self.stream = stream
         self.config = stream.config
         self.function = function
         self.dram = dram
-        self._emission = NestEmitter(stream.config, stream.issues, stream.levels, stream.left_out, dram, layer)
+        self._emission = NestEmitter(stream.config, stream.issues, stream.levels, dram)
         self._filled_by = _filled_by(function)
         array = "matrix" in self._filled_by.values()
         self._zones = accumulator_zones(stream.config, in_turn=in_turn, array=array)
@@ -191,7 +241,7 @@ class _Walk:
         yield from self.steps(stmt.body, contexts, outer)
         bases = dict.fromkeys(context.bases.pop(buffer.name) for context in contexts)
         for base in bases:
-            self.stream.rings[Memory(buffer.scope)].release(base)
+            self.stream.release(base)
         self._common.discard(buffer.name)
 
     def _is_common(self, stmt: Allocate) -> bool:
@@ -202,7 +252,7 @@ class _Walk:
         return self._copies[id(stmt)]
 
     def _take(self, buffer: Buffer) -> int:
-        """The first entry of room for a buffer."""
+        """The address of room for a buffer."""
         if buffer.scope not in self.config.scratchpads:
             raise CompileError(
                 f"buffer {buffer.name!r} has scope {buffer.scope!r}, which the accelerator does not have",
@@ -211,7 +261,7 @@ class _Walk:
         memory = Memory(buffer.scope)
         entries = -(-buffer.size // self.config.entry_elements(memory))
         leaving = self._computed if self._filled_by.get(buffer.name) == "parameters" else 0
-        return self.stream.rings[memory].take(entries, buffer.name, self._zones_of(buffer), leaving=leaving)
+        return self.stream.take(Take(memory, entries, buffer.name, self._zones_of(buffer), leaving))
 
     def _entries_computed(self, stmt: Stmt, threads: int = 1) -> int:
         """Entries of the accumulator for what the vector engine computes, that are in use beside parameters."""
@@ -267,7 +317,7 @@ class _Walk:
             self.stream.tiles = max(self.stream.tiles, inside.tile)
             yield from self.steps(turn.stage.stmt, [inside], list(turn.stage.outer))
             for name, index in turn.last:
-                self.stream.rings[Memory(nest.buffers[name][0].buffer.scope)].release(bases.pop((name, index)))
+                self.stream.release(bases.pop((name, index)))
 
 
 def _written(call: IntrinsicCall) -> Buffer:

@@ -117,7 +117,7 @@ class MoveEmitter(NestEmitter):
     """Appends moves to a stream."""
 
     def __init__(self, stream: Emitter, layer: int) -> None:
-        super().__init__(stream.config, stream.issues, stream.levels, stream.left_out, {}, layer)
+        super().__init__(stream.config, stream.issues, stream.levels, {}, layer)
         self._stream = stream
         self._load_zones = accumulator_zones(stream.config).get("load", ())
 

@@ -36,6 +36,7 @@ from .fold import (
     over_gaps,
 )  # fmt: skip
 from .moved_loads import Places, moved_loads
+from .unplaced import HeldLevels, buffer_of, inside
 
 ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4}
 
@@ -43,9 +44,6 @@ ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4}
 Accesses = tuple[Access, ...]
 Pitches = tuple[int, int] | None
 """Of a product in the depthwise mode."""
-
-HeldLevels = dict[Engine, dict[int, tuple[int, int, int, int]]]
-"""What the loop registers of an engine hold: extent and strides (dst, a, b) of each level."""
 
 
 @dataclass(frozen=True)
@@ -96,16 +94,14 @@ class _Levels:
 
 
 class NestEmitter:
-    """Appends the instructions of a function's nests to ``issues``. ``held`` says what the loop registers hold, and
-    ``left_out`` which entries of ``wgt`` stand for matrices that were not loaded; both are kept so. ``dram`` places the
-    function's parameters. A nest must live as long: it is known by its identity."""
+    """Appends the instructions of a function's nests to ``issues``. ``held`` says what the loop registers hold, and is
+    kept so. ``dram`` places the function's parameters. A nest must live as long: it is known by its identity."""
 
     def __init__(
-        self, config: CoreConfig, issues: list[Issue], held: HeldLevels, left_out: Mask,
-        dram: Mapping[str, DramBuffer], layer: int,
-    ) -> None:  # fmt: skip
+        self, config: CoreConfig, issues: list[Issue], held: HeldLevels, dram: Mapping[str, DramBuffer], layer: int = 0
+    ) -> None:
         self.stored = 0  # elements of the result
-        self._left_out = left_out
+        self._left_out: dict[int, Mask] = {}  # of buffers in `wgt`, entries of matrices that were not loaded
         self._leaves_out = any(buffer.kept is not None for buffer in dram.values())
         self._config = config
         self._issues = issues
@@ -212,7 +208,7 @@ class NestEmitter:
         entries = np.array(firsts[2])
         for place in over:
             entries = np.add.outer(entries, levels.loops[place].strides[2] * np.arange(levels.loops[place].extent))
-        left_out = self._left_out[entries]
+        left_out = self._left_out[buffer_of(firsts[2])][inside(entries)]
         if left_out.any():
             self._emit_kept_products(firsts, levels.loops, over, ~left_out, starts, context, pitches)
         else:
@@ -453,7 +449,7 @@ class NestEmitter:
         units = emits.scratchpad.dram_bytes(self._config) // self._config.granule_bytes
         for piece, instruction in moved_loads(self._config, emits, index, start, rectangles, numbers, pad):
             if emits.scratchpad is Scratchpad.WGT:
-                self._left_out[instruction.index : instruction.index + piece.entries] = False
+                self._leave_out(instruction.index, piece.entries)
             written = Access(emits.scratchpad.memory, instruction.index, (piece.entries,), (1,))
             self._add(instruction, context, _rectangle_access(piece, instruction.offset, units), (written,))
 
@@ -475,8 +471,7 @@ class NestEmitter:
                 offset=self._offset(source.offset + first * config.weight_record_bytes), rows=piece.rows,
                 columns=piece.columns // each, stride=piece.stride // each, pad_value=FOUR_BITS,
             )  # fmt: skip
-            entries = slice(instruction.index, instruction.index + piece.entries)
-            self._left_out[entries] = False
+            self._leave_out(instruction.index, piece.entries)
             self._add(instruction, context, (), (Access(Memory.WGT, instruction.index, (piece.entries,), (1,)),))
 
     def _emit_filled(
@@ -527,17 +522,22 @@ class NestEmitter:
         """A copy of matrices from byte ``start`` to ``wgt`` without those that do not count; notes which are there."""
         pieces: list[Rectangle] = []
         for piece in rectangles:
-            entries = slice(index + piece.scratchpad, index + piece.scratchpad + piece.entries)
             if source.kept is None or piece.entries != piece.rows * piece.columns:
-                self._left_out[entries] = False
+                self._leave_out(index + piece.scratchpad, piece.entries)
                 pieces.append(piece)
                 continue
             first = (start - source.offset) // Scratchpad.WGT.dram_bytes(self._config) + piece.dram
             places = first + np.arange(piece.rows)[:, None] * piece.stride + np.arange(piece.columns)
             kept = source.kept[places // source.pitch]
-            self._left_out[entries] = ~kept.ravel()
+            self._leave_out(index + piece.scratchpad, piece.entries, ~kept.ravel())
             pieces += [piece] if kept.all() else _loaded(piece, kept)
         return tuple(pieces)
+
+    def _leave_out(self, first: int, entries: int, which: Mask | bool = False) -> None:
+        """Note of entries of ``wgt`` which of them stand for matrices that are not loaded."""
+        if self._leaves_out:
+            buffer = self._left_out.setdefault(buffer_of(first), np.zeros(self._config.wgt_depth, np.bool_))
+            buffer[inside(first) : inside(first) + entries] = which
 
     def _emit_store(self, nest: IntrinsicNest, context: Context, extents: tuple[int, ...]) -> None:
         entry_bytes = self._config.out_bytes
