@@ -21,7 +21,7 @@ from .compiler.targets.registry import find_target, target_names
 from .compiler.targets.target import Job, Target, target_options
 from .hw.config import CoreConfig
 from .imports import IMPORTS
-from .roundings import HALF_UP
+from .roundings import BESIDE
 from .runtime.device import device_names
 
 Array = npt.NDArray[Any]
@@ -110,7 +110,7 @@ def rounded_apart(module: Module, first: str, second: str, core: CoreConfig) -> 
     if len({name not in (REFERENCE, *target_names()) or name == "accel" for name in (first, second)}) == 1:
         return 0
     asked = map(asked_rounding, topological_order(module.main.body))
-    return sum(each not in (HALF_UP, core.rounding) for each in asked)
+    return sum(each not in BESIDE[core.rounding] for each in asked)
 
 
 def difference(name: str, a: Array, b: Array, tolerance: float) -> Difference:

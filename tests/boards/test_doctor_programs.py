@@ -67,8 +67,9 @@ def test_tables_are_tried_where_a_core_has_them() -> None:
     assert with_tables["gemm"].code.tobytes() == plain["gemm"].code.tobytes()
 
 
-def test_rounding_in_float32_is_tried_where_a_core_has_it() -> None:
-    core = replace(TINY, rounding="float32")
+@pytest.mark.parametrize("rounding", ["float32", "half_away", "half_even"])
+def test_halves_are_tried_where_a_core_rounds_some_of_them_down(rounding: str) -> None:
+    core = replace(TINY, rounding=rounding)
     (trial,) = (each for each in engine_trials(core) if each.name == "vector")
     assert trial.expected[0] is None
     tried = [each for each in disassemble(core, trial.code) if isinstance(each, Vector) and each.rounding]

@@ -11,6 +11,8 @@ from weft.hw.config import CoreConfig
 from weft.hw.isa import Engine, Gemm, Instruction, Loop, Sync, Vector, VectorOp, VectorTarget, vector_targets
 from weft.sim.state import Memories
 
+from tests.sim.rounding_operands import OPERANDS
+
 from .engine_bench import random_memories
 
 SMALL = CoreConfig(
@@ -43,18 +45,14 @@ TABLES = CoreConfig(
 )
 """Results may pass through tables, which are far deeper than the other memories."""
 
-FLOAT32 = CoreConfig(
+HALVES = CoreConfig(
     block_in=4, block_out=4, inp_depth=16, wgt_depth=8, acc_depth=512, out_depth=128, acc_banks=2, queue_depth=4,
-    rounding="float32",
 )  # fmt: skip
-"""Requantises may round as float32 does."""
-
-TWICE = replace(FLOAT32, rounding="two_roundings")
-"""Requantises may round twice."""
+"""With room for operands of many requantises."""
 
 CONFIGS = {"small": SMALL, "narrow": NARROW, "one-bank": ONE_BANK, "unlike": UNLIKE}
 GEMM_CONFIGS = CONFIGS | {"depthwise": DEPTHWISE}
-VECTOR_CONFIGS = CONFIGS | {"tables": TABLES, "float32": FLOAT32, "twice": TWICE}
+VECTOR_CONFIGS = CONFIGS | {"tables": TABLES, **{each: replace(HALVES, rounding=each) for each in OPERANDS}}
 
 levels = st.sampled_from((0, 0, 1, 2, 3, 4, 6))
 strides = st.sampled_from((0, 0, 1, 1, 2, 3))

@@ -38,7 +38,7 @@ def test_pynq_has_the_buffer_sizes_of_vta() -> None:
         ({"inp_depth": 2048.0}, r"inp_depth must be an integer, not 2048\.0"),
         ({"name": {}}, r"name must be a text, not \{\}"),
         ({"block_in": 128, "block_out": 128}, r"one wgt entry would be 131072 bits wide"),
-        ({"rounding": "up"}, "rounding must be one of half_up, float32, two_roundings, not 'up'"),
+        ({"rounding": "up"}, "rounding must be one of half_up, float32, two_roundings, half_away, half_even, not 'up'"),
         ({"tables": 3}, r"tables must be 0 or a power of two in 1\.\.16, not 3"),
         ({"tables": 32}, r"tables must be 0 or a power of two in 1\.\.16, not 32"),
         ({"tables": -1}, r"tables must be 0 or a power of two in 1\.\.16, not -1"),

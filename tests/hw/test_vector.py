@@ -13,8 +13,7 @@ from weft.hw.isa import Engine, Fault, Instruction, Loop, Vector, VectorOp, Vect
 from weft.hw.memories import Memory
 from weft.hw.vector import VectorEngine
 
-from tests.sim.float32_operands import float32_operands
-from tests.sim.twice_operands import twice_operands
+from tests.sim.rounding_operands import OPERANDS
 
 from .engine_bench import Bench, check, random_memories
 from .engine_programs import NARROW, ONE_BANK, SMALL, TABLES, UNLIKE, VECTOR_CONFIGS, programs, varied_memories
@@ -64,7 +63,7 @@ def test_requantise_at_every_shift(benches: dict[str, Bench], shift: int) -> Non
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize(("mode", "operands"), [("float32", float32_operands), ("twice", twice_operands)])
+@pytest.mark.parametrize(("mode", "operands"), OPERANDS.items(), ids=list(OPERANDS))
 def test_requantise_rounds_as_the_core_does(
     benches: dict[str, Bench], mode: str, operands: Callable[..., tuple[np.ndarray, ...]], seed: int
 ) -> None:
@@ -139,7 +138,7 @@ def test_rate(benches: dict[str, Bench], case: str) -> None:
     assert steady_cycles(benches, levels, work) <= cycles + 0.13
 
 
-@pytest.mark.parametrize("mode", ["float32", "twice"])
+@pytest.mark.parametrize("mode", OPERANDS)
 def test_another_rounding_costs_time_once(benches: dict[str, Bench], mode: str) -> None:
     """Its pipeline is longer, and there are slots for that."""
     work = Vector(op=VectorOp.REQUANTISE, target=VectorTarget.OUT, dst=0, a=0, b=128, rounding=1)

@@ -106,6 +106,11 @@ def vector_lane(
                 rest = amount - first
                 away = (abs(high) + (1 << rest - 1)) >> rest if rest else abs(high)
                 rounded = -away if high < 0 else away
+            elif instruction.rounding and config.rounding == "half_even":
+                rounded = round(Fraction(scaled, 2**amount))
+            elif instruction.rounding and config.rounding == "half_away":
+                size = (abs(scaled) + (1 << amount - 1)) >> amount if amount else abs(scaled)
+                rounded = -size if scaled < 0 else size
             elif instruction.rounding:
                 exact = in_24_bits(Fraction(wrap(a + b))) * wrap(multiplier, 25)
                 rounded = round(in_24_bits(exact) / 2**amount)  # halves to even

@@ -14,6 +14,7 @@ from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.hw.isa import Engine, Fault, Load, Scratchpad, Store, Sync, Vector, VectorOp, VectorTarget
 from weft.hw.load_counts import takes_records
 from weft.hw.mac_array_packed import Multipliers
+from weft.roundings import ROUNDINGS
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.fuzz import MEMORY_BYTES, Case, IllegalPart, random_case, seeded
 from weft.sim.fuzz_compare import compare
@@ -28,7 +29,7 @@ from .programs import cases
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 CAMPAIGN_CORES = range(44)
 TABLES = replace(TINY, name="tables", tables=2)
-FLOAT32 = replace(TINY, name="float32", rounding="float32")
+OTHERWISE = [replace(TINY, name=each, rounding=each) for each in ROUNDINGS if each != "half_up"]
 WEIGHTS = replace(TINY, name="weights", weight_group=32)
 SHORT_BURSTS = replace(TINY, name="short-bursts", batch=2, burst_beats=4, read_outstanding=4, write_outstanding=2)
 
@@ -60,14 +61,16 @@ def test_fsim_equals_rtl_on_a_core_with_tables():
     run_seeds(TABLES, range(200))
 
 
-def test_fsim_equals_rtl_on_a_core_that_rounds_in_float32():
-    run_seeds(FLOAT32, range(200))
+@pytest.mark.parametrize("config", OTHERWISE, ids=lambda config: config.name)
+def test_fsim_equals_rtl_on_a_core_that_may_round_otherwise(config: CoreConfig):
+    run_seeds(config, range(120))
 
 
-def test_programs_for_a_core_that_rounds_in_float32_round_both_ways():
+@pytest.mark.parametrize("config", OTHERWISE, ids=lambda config: config.name)
+def test_programs_for_a_core_that_may_round_otherwise_round_both_ways(config: CoreConfig):
     counts = Counter[int]()
     for seed in range(300):
-        for instruction in random_case(FLOAT32, seeded(seed)).plain:
+        for instruction in random_case(config, seeded(seed)).plain:
             if isinstance(instruction, Vector) and instruction.op is VectorOp.REQUANTISE:
                 counts[instruction.rounding] += 1
     assert counts[0] > 30

@@ -17,10 +17,8 @@ from weft.sim.loops import LoopLevel, LoopNest
 from weft.sim.state import Memories
 from weft.sim.vector import run_vector
 
-from tests.sim.twice_operands import twice_operands
-
 from . import reference
-from .float32_operands import float32_operands
+from .rounding_operands import OPERANDS
 
 SMALL = replace(TINY, inp_depth=32, wgt_depth=16, acc_depth=32, out_depth=16)
 DEPTHWISE = replace(SMALL, block_in=16, block_out=16, inp_depth=64, depthwise=1)
@@ -226,7 +224,7 @@ def test_a_micro_op_out_of_range_is_counted_from_the_first(instruction: Gemm | V
 
 
 @pytest.mark.parametrize("zero_point", [-3, 0, 100])
-@pytest.mark.parametrize(("rounding", "operands"), [("float32", float32_operands), ("two_roundings", twice_operands)])
+@pytest.mark.parametrize(("rounding", "operands"), OPERANDS.items(), ids=list(OPERANDS))
 def test_requantise_rounds_as_the_core_does(rounding, operands, zero_point):
     config = replace(SMALL, acc_depth=1024, rounding=rounding)
     memories, expected = Memories(config), Memories(config)

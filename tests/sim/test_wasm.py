@@ -37,9 +37,7 @@ from weft.sim.fuzz_illegal import illegal_case
 from weft.sim.result import RunResult
 from weft.sim.timing import predict
 
-from tests.sim.twice_operands import twice_operands
-
-from .float32_operands import float32_operands
+from .rounding_operands import OPERANDS
 from .wasm_host import ENGINE, Instance, WasmSimulator, compiled, wasm_predict
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
@@ -101,7 +99,7 @@ def test_random_programs_leave_the_same_bytes(config: CoreConfig) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("rounding", [0, 1])
-@pytest.mark.parametrize(("mode", "operands"), [("float32", float32_operands), ("two_roundings", twice_operands)])
+@pytest.mark.parametrize(("mode", "operands"), OPERANDS.items(), ids=list(OPERANDS))
 def test_requantises_round_alike(
     mode: str, operands: Callable[..., tuple[np.ndarray, ...]], rounding: int, seed: int
 ) -> None:

@@ -29,7 +29,7 @@ from ..hw.isa import (
     VectorTarget,
 )
 from ..hw.programs import assemble
-from ..roundings import FLOAT32
+from ..roundings import FLOAT32, HALF_AWAY, HALF_EVEN
 from ..sim.dma import transfer_of
 from ..sim.fsim import FunctionalSimulator
 from ..sim.fuzz import add_tokens, seeded
@@ -269,8 +269,8 @@ def _vectors(config: CoreConfig) -> Iterator[Instruction]:
         yield from _dump(config, where, 1, 2 * slot + 1)
     if config.tables:
         yield from _tables(config, operands, 2 * len(VectorOp))
-    if config.rounding == FLOAT32:
-        yield from _float32(config, operands, 2 * len(VectorOp) + 2)  # behind what tables leave
+    if config.rounding in (FLOAT32, HALF_AWAY, HALF_EVEN):
+        yield from _halves(config, operands, 2 * len(VectorOp) + 2)  # behind what tables leave
 
 
 def _tables(config: CoreConfig, operands: int, slot: int) -> Iterator[Instruction]:
@@ -287,8 +287,8 @@ def _tables(config: CoreConfig, operands: int, slot: int) -> Iterator[Instructio
         yield from _dump(config, operands, operands, slot + number)
 
 
-def _float32(config: CoreConfig, operands: int, slot: int) -> Iterator[Instruction]:
-    """The operands' highest bytes, halved: what is a half goes to what is even."""
+def _halves(config: CoreConfig, operands: int, slot: int) -> Iterator[Instruction]:
+    """The operands' highest bytes, halved: what is a half goes to what is even, or away from zero."""
     for place, number in enumerate((0, 1, 1), start=operands):  # bias, multiplier, shift
         yield Vector(op=VectorOp.MUL, b_immediate=1, b=0, dst=place, a=0)
         yield Vector(op=VectorOp.ADD, b_immediate=1, b=number, dst=place, a=place)

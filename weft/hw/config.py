@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..roundings import FLOAT32, HALF_UP, OF_CORES, TWO_ROUNDINGS
+from ..roundings import FLOAT32, HALF_UP, ROUNDINGS, TWO_ROUNDINGS
 from ..whole import whole
 from .errors import ConfigError
 from .instruction_checksum import check_bits
@@ -165,8 +165,8 @@ class CoreConfig:
             )
         if self.tables and not (_is_power_of_two(self.tables) and self.tables <= MOST_TABLES):
             raise ConfigError(f"tables must be 0 or a power of two in 1..{MOST_TABLES}, not {self.tables}")
-        if self.rounding not in OF_CORES:
-            raise ConfigError(f"rounding must be one of {', '.join(OF_CORES)}, not {self.rounding!r}")
+        if self.rounding not in ROUNDINGS:
+            raise ConfigError(f"rounding must be one of {', '.join(ROUNDINGS)}, not {self.rounding!r}")
         self._check_weight_group()
         if self.granule_bytes < 2:
             raise ConfigError(

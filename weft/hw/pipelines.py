@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..roundings import FLOAT32, HALF_UP, TWO_ROUNDINGS
+from ..roundings import FLOAT32, TWO_ROUNDINGS
 from .config import CoreConfig
 
 CLEAR_CYCLES = 16
@@ -80,6 +80,11 @@ class GemmStages:
         return GemmStages(read=add - READ_BEFORE_ADD, add=add, write=add + 1)
 
 
+ROUNDING_STAGES = {FLOAT32: (1, 2), TWO_ROUNDINGS: (0, 1)}
+"""Stages of the vector engine before and behind its product that a core has which rounds so. Where only halves go
+another way, the shift's stages tell them."""
+
+
 @dataclass(frozen=True)
 class VectorStages:
     """Where the parts of the vector engine's pipeline begin, in cycles from the issue of a micro-op."""
@@ -91,8 +96,7 @@ class VectorStages:
 
     @staticmethod
     def of(config: CoreConfig) -> VectorStages:
-        """Rounding in float32 takes a stage before the product, and two behind it; rounding twice one behind it."""
-        before, behind = {FLOAT32: (1, 2), TWO_ROUNDINGS: (0, 1)}.get(config.rounding, (0, 0))
+        before, behind = ROUNDING_STAGES.get(config.rounding, (0, 0))
         multiply = ADDED_STAGE + 1 + before
         shift = multiply + 2 + behind
         return VectorStages(multiply, shift, narrow=shift + 2, result=shift + 6)
@@ -101,4 +105,4 @@ class VectorStages:
 def slots_of(config: CoreConfig) -> int:
     """Vector micro-ops between issue and write, a power of two. One a cycle needs one for each cycle of the pipeline,
     write included (14, 15 where it rounds twice, 17 in float32), and one more, because room is told early."""
-    return 16 if config.rounding == HALF_UP else 32
+    return 32 if config.rounding in ROUNDING_STAGES else 16

@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..roundings import FIRST_PLACES, FLOAT32, HALF_UP, TWO_ROUNDINGS
+from ..roundings import FIRST_PLACES, FLOAT32, HALF_AWAY, HALF_EVEN, HALF_UP, TWO_ROUNDINGS
 from .config import CoreConfig
 from .isa import CLAMP_BITS, IMMEDIATE_BITS, VectorOp, multiplier_bits
 from .pipelines import ADDED_STAGE, VectorStages
@@ -29,6 +29,9 @@ whether the product goes beyond them: then it goes beyond every clamp limit too.
 SATURATED_BITS = 11
 """Enough to tell what is beyond every clamp limit, and for the bit below that rounding needs."""
 
+
+HALVES = (FLOAT32, HALF_AWAY, HALF_EVEN)
+"""Ways to round that send some halves down."""
 
 KINDS = {
     "adds": (VectorOp.ADD, VectorOp.SUB, VectorOp.REQUANTISE),
@@ -142,6 +145,7 @@ class _Lane:
         self.number = number
         self.orders = orders
         self.float32 = config.rounding == FLOAT32
+        self.rounding = config.rounding
         self.multiplier_bits = multiplier_bits(config)
         self.shifter_bits = max(SHIFTER_BITS, 32 + self.multiplier_bits + 1)
         self.stages = stages = VectorStages.of(config)
@@ -298,7 +302,7 @@ class _Lane:
                 ]
         with m.If(then.valid):
             m.d.sync += self.wide.eq(Mux(then.op.accumulates, total, between >> fine))
-        if self.float32:
+        if self.rounding in HALVES:
             # Whether anything but zeros leaves on the way: then half is no half.
             left_early, self.inexact = self.register("left_early", 1), self.register("inexact", 1)
             with m.If(order.valid):
@@ -324,12 +328,13 @@ class _Lane:
                 narrow.eq(Mux(beyond.any() & ~beyond.all(), saturated, wide[:SATURATED_BITS].as_signed())),
             ]
         rounding: Any = Const(1, 1)
-        if self.float32:
-            # Half of an even number goes down to it.
+        if self.rounding in HALVES:
+            # Half of an even number goes down to it, or half of a negative one does.
             rounding = rounds_up = self.register("rounds_up", 1)
+            goes_down = wide[-1] if self.rounding == HALF_AWAY else ~wide[1]
             with m.If(saturates.valid):
-                half_of_even = (wide[:2] == 1) & ~self.inexact
-                m.d.sync += rounds_up.eq(~(saturates.rounds_otherwise & half_of_even))
+                half_down = wide[0] & goes_down & ~self.inexact
+                m.d.sync += rounds_up.eq(~(saturates.rounds_otherwise & half_down))
         addend = Cat(rounding, rounds.content.zero_point).as_signed()  # 2 * zero_point, + 1 to round
         with m.If(rounds.valid):
             m.d.sync += [values[1].eq(values[0]), rounded.eq((narrow + addend)[1:])]

@@ -357,7 +357,7 @@ class Functional {
         const int64_t b_entries = immediate ? 0 : kBEntries[op], table = word.field(kFieldTable);
         const int64_t point = word.field(kFieldZeroPoint), low = word.field(kFieldLow), high = word.field(kFieldHigh);
         const int64_t left_shift = word.field(kFieldLeftShift);
-        const bool otherwise = word.field(kFieldRounding);
+        const int64_t rounding = word.field(kFieldRounding) ? core_.rounding : int64_t(kRoundingHalfUp);
         Nest nest = nest_of(word, kVector, word.field(kFieldA), immediate ? 0 : b);
         for (uint64_t left = nest.count(); left--; nest.step()) {
             const Nest::Index at = nest.index();
@@ -379,9 +379,9 @@ class Functional {
                     const int64_t factor = signed_low(acc_[(at.b + 1) * lanes + i], core_.multiplier_bits);
                     const int64_t shift = acc_[(at.b + 2) * lanes + i] & 63;
                     const int64_t product = biased * factor;
-                    const int64_t rounded = !otherwise              ? half_up(product, shift)
-                                            : core_.rounds_twice ? half_up(beyond_first(product, shift), shift)
-                                                                 : in_float32(biased, factor, shift);
+                    const int64_t rounded = rounding == kRoundingFloat32 ? in_float32(biased, factor, shift)
+                                            : shift ? half_up(nudged(rounding, product, shift), shift)
+                                                    : product;
                     value = int64_t(uint64_t(std::min(std::max(rounded + point, low), high)) << left_shift);
                 } else {
                     value = computed(op, first, second);
@@ -394,14 +394,7 @@ class Functional {
         return kFaultNone;
     }
 
-    static int64_t half_up(int64_t value, int64_t shift) { return shift ? ((value >> (shift - 1)) + 1) >> 1 : value; }
-
-    // Half a multiple of what the first of two roundings keeps, away from zero, where there is a second one.
-    static int64_t beyond_first(int64_t product, int64_t shift) {
-        if (shift <= kFirstPlaces) return product;
-        const int64_t half = int64_t(1) << (kFirstPlaces - 1);
-        return product < 0 ? product - half : product + half;
-    }
+    static int64_t half_up(int64_t value, int64_t shift) { return ((value >> (shift - 1)) + 1) >> 1; }
 
     // The biased sum and its product with the factor as float32 has them, then a whole number, halves to even.
     static int64_t in_float32(int32_t biased, int64_t factor, int64_t shift) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -18,8 +19,8 @@ from ..hw.isa import (
     multiplier_bits,
 )
 from ..hw.memories import Memory
-from ..roundings import FIRST_PLACES, TWO_ROUNDINGS
-from .c_interface import CField, CStruct, enumeration, fields, header
+from ..roundings import FLOAT32, ROUNDINGS, nudged
+from .c_interface import CField, CStruct, camel, enumeration, fields, header
 from .fsim import MOST_SENDING
 from .timing_interface import FIELDS, INTERFACE, OPCODES, instruction_places
 
@@ -48,7 +49,7 @@ _CORE = CStruct(
             "record_bytes",
             "record_head_bytes",
             "multiplier_bits",  # of a requantise
-            "rounds_twice",  # whether its mode beside half up is that; else it is float32's
+            "rounding",  # beside half up
         ),
         CField("depth", "int64_t", (len(MEMORIES),)),
         CField("elements", "int64_t", (len(MEMORIES),)),  # of an entry
@@ -82,7 +83,7 @@ def describe_functional_core(config: CoreConfig) -> Any:
         record_bytes=config.weight_record_bytes if config.weight_group else 0,
         record_head_bytes=config.weight_head_bytes if config.weight_group else 0,
         multiplier_bits=multiplier_bits(config),
-        rounds_twice=config.rounding == TWO_ROUNDINGS,
+        rounding=ROUNDINGS.index(config.rounding),
     )
     for memory in config.scratchpads:
         core.depth[MEMORIES.index(memory)] = config.depth(memory)
@@ -92,6 +93,49 @@ def describe_functional_core(config: CoreConfig) -> Any:
     for opcode, name, place in instruction_places(config):
         core.fields[opcode][FIELDS.index(name)][:] = place
     return core
+
+
+@dataclass(frozen=True)
+class _Text:
+    """An expression in C++, made by operators as numbers have them."""
+
+    text: str
+
+    def __add__(self, other: _Text | int) -> _Text:
+        return self._with("+", other)
+
+    def __sub__(self, other: int) -> _Text:
+        return self._with("-", other)
+
+    def __mul__(self, other: _Text) -> _Text:
+        return self._with("*", other)
+
+    def __and__(self, other: int) -> _Text:
+        return self._with("&", other)
+
+    def __or__(self, other: int) -> _Text:
+        return self._with("|", other)
+
+    def __lshift__(self, other: int) -> _Text:
+        return self._with("<<", other)
+
+    def __rshift__(self, other: _Text | int) -> _Text:
+        return self._with(">>", other)
+
+    def _with(self, sign: str, other: _Text | int) -> _Text:
+        return _Text(f"({self.text} {sign} {other.text if isinstance(other, _Text) else other})")
+
+
+def _nudged() -> str:
+    """`weft.roundings.nudged` in C++."""
+    product, shift = _Text("product"), _Text("shift")
+    cases = " ".join(
+        f"case kRounding{camel(each)}: return {nudged(each, product, shift).text};"
+        for each in ROUNDINGS
+        if each != FLOAT32
+    )
+    signature = "inline int64_t nudged(int64_t rounding, int64_t product, int64_t shift)"
+    return f"{signature} {{ switch (rounding) {{ {cases} default: return product; }} }}"
 
 
 @cache
@@ -119,7 +163,8 @@ def functional_header() -> str:
             f"constexpr unsigned kTapRows = {TAP_ROWS};",
             f"constexpr unsigned kTapRowOutputs = {TAP_ROW_OUTPUTS};",
             f"constexpr unsigned kImmediateBits = {IMMEDIATE_BITS};",
-            f"constexpr int64_t kFirstPlaces = {FIRST_PLACES};",
+            enumeration("Rounding", "int64_t", "kRounding", {each: place for place, each in enumerate(ROUNDINGS)}),
+            _nudged(),
             f"constexpr int64_t kTableEntries = {TABLE_ENTRIES};",
             f"constexpr size_t kMostSending = {MOST_SENDING};",
             "}  // namespace weft",

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..hw.config import DEPTHWISE_OUTPUTS, MOST_TABLES, TINY, WEIGHT_GROUPS, CoreConfig
 from ..hw.mac_array_packed import Multipliers
-from ..roundings import FLOAT32, TWO_ROUNDINGS
+from ..roundings import HALF_UP, ROUNDINGS
 from .fuzz import Draw, seeded
 
 MOST_MACS = 128
@@ -29,8 +29,10 @@ TABLES_EACH = 5
 WEIGHTS_EACH = 7
 """One core of so many unpacks 4-bit weights, if its entries of wgt are wide enough for its bus."""
 
-FLOAT32_EACH = 13
-"""One core of so many may round in float32, and so many may round twice."""
+ROUNDING_EACH = 13
+"""One core of so many may round in another way than half up, for each of these ways."""
+
+OTHERWISE = tuple(rounding for rounding in ROUNDINGS if rounding != HALF_UP)
 
 CORNERS = (
     TINY,
@@ -62,10 +64,9 @@ def campaign_config(number: int) -> CoreConfig:
             group = WEIGHT_GROUPS[number // WEIGHTS_EACH % len(WEIGHT_GROUPS)]
             deep_enough = max(config.wgt_depth, 2 * group // config.block_in)
             config = replace(config, bus_bits=bus_bits, weight_group=group, wgt_depth=deep_enough)
-    if number >= len(CORNERS) and number % FLOAT32_EACH == FLOAT32_EACH - 1:
-        config = replace(config, rounding=FLOAT32)
-    if number >= len(CORNERS) and number % FLOAT32_EACH == FLOAT32_EACH - 2:
-        config = replace(config, rounding=TWO_ROUNDINGS)
+    turn = ROUNDING_EACH - 1 - number % ROUNDING_EACH
+    if number >= len(CORNERS) and turn < len(OTHERWISE):
+        config = replace(config, rounding=OTHERWISE[turn])
     return replace(config, name=f"core-{number}")
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..hw.config import TABLE_ENTRIES, CoreConfig
 from ..hw.isa import IMMEDIATE_BITS, Vector, VectorOp, VectorTarget
 from ..hw.memories import Memory
-from ..roundings import FIRST_PLACES, FLOAT32, TWO_ROUNDINGS
+from ..roundings import FLOAT32, TWO_ROUNDINGS, nudged
 from .accumulate import accumulate
 from .loops import Indices, LoopNest
 from .state import Int8, Int32, Memories
@@ -140,9 +140,9 @@ def requantise(
         product = biased.astype(np.float32) * factor.astype(np.float32)
         rounded = np.rint(np.ldexp(product.astype(np.float64), -np.minimum(amount, 62))).astype(np.int64)
     else:
-        exact, half = biased * factor, np.int64(1) << (FIRST_PLACES - 1)
+        exact = biased * factor
         if instruction.rounding:
-            exact += np.where(amount > FIRST_PLACES, np.where(exact < 0, -half, half), 0)
+            exact = np.where(amount > 0, nudged(config.rounding, exact, amount), exact)
         rounds = (amount > 0).astype(np.int64)
         rounded = ((exact >> (amount - rounds)) + rounds) >> rounds
     clamped = np.minimum(np.maximum(rounded + instruction.zero_point, instruction.low), instruction.high)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..roundings import FLOAT32, HALF_UP, TWO_ROUNDINGS
+from ..roundings import FLOAT32, HALF_AWAY, HALF_EVEN, HALF_UP, TWO_ROUNDINGS
 from .errors import NotProvedError
 from .field import MOST_TERMS, Elements, Numbers, add, halves, join, matrix_product, multiply, of_int
 from .keyed import Keys
@@ -200,7 +200,14 @@ def _rounded(sums: Numbers, multiplier: Numbers, shift: Numbers, rounding: str) 
         high, rest = (sums * multiplier + (np.int64(1) << (first - 1))) >> first, shift - first
         away = (high + (np.int64(1) << np.maximum(rest - 1, 0)) - (high < 0)) >> rest
         return np.where(rest > 0, away, high)
-    return (sums * multiplier + (np.int64(1) << (shift - 1))) >> shift
+    exact, half = sums * multiplier, np.int64(1) << (shift - 1)
+    if rounding == HALF_AWAY:
+        return np.asarray(np.sign(exact) * ((np.abs(exact) + half) >> shift))
+    if rounding == HALF_EVEN:
+        below = exact >> shift
+        rest = exact - (below << shift)
+        return np.asarray(below + ((rest > half) | (rest == half) & (below % 2 == 1)))
+    return np.asarray((exact + half) >> shift)
 
 
 def requantise(context: Context, values: Values, constants: Constants, attrs: Attributes) -> Value:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
+import pytest
 import weft
 from weft.compiler.graph import Attrs, Call, Constant, Function, Module, TensorType, Var, call, evaluate
 from weft.compiler.graph.rounding import rounded_shift, wide_multiplier
@@ -11,6 +14,8 @@ from weft.compiler.passes.emit_roundings import _factor_away_from_0
 from weft.compiler.passes.float32_by_integers import by_integers
 from weft.compiler.passes.manager import PassManager
 from weft.compiler.passes.pipeline import integer_passes
+
+from tests.compiler.targets.gpu.graphs import RUN_ON
 
 F = np.float32
 
@@ -102,6 +107,35 @@ def test_two_roundings_are_one_of_a_product_that_is_half_a_first_step_further_aw
     limited = np.clip(wanted + 3, -90, 127)
     np.testing.assert_array_equal(evaluate(module, data)["y"], limited)
     np.testing.assert_array_equal(weft.load(weft.compile(module, target="cpu")).run(data)["y"], limited)
+
+
+def halves_of(rounding: str, product: int, shift: int) -> int:
+    if rounding == "half_even":
+        return round(Fraction(product, 2**shift))
+    size = (abs(product) + (1 << shift - 1)) >> shift
+    return -size if product < 0 else size
+
+
+@pytest.mark.parametrize("rounding", ["half_away", "half_even"])
+def test_halves_go_where_they_are_asked_to(rounding: str) -> None:
+    """At every shift; a third of the results are halves, and others are next to them."""
+    rng = np.random.default_rng(0)
+    shift = np.arange(62) + 1
+    multiplier = np.minimum(2 ** np.maximum(shift - 30, 0), 2**30) * rng.choice((-1, 1), 62)
+    steps = (2 * rng.integers(-99, 99, (60, 62)) + 1) * np.exp2(shift - 1.0) / multiplier
+    sums = np.clip(np.rint(steps) + rng.integers(-1, 2, (60, 62)), -(2**31), 2**31 - 1).astype(np.int64)
+    wanted = np.array([[halves_of(rounding, int(x) * int(multiplier[n]), n + 1) for n, x in enumerate(row)]
+                       for row in sums])  # fmt: skip
+    np.testing.assert_array_equal(rounded_shift(sums, multiplier, shift, rounding), wanted)
+    assert np.mean(rounded_shift(sums, multiplier, shift, "half_up") != wanted) > 0.05
+    parameters = (Constant(each.astype(np.int32)) for each in (np.zeros(62), multiplier, shift))
+    data, x = {"x": sums.astype(np.int32)}, Var("x", TensorType((60, 62), "int32"))
+    module = module_of(x, call("requantise", x, *parameters, zero_point=3, low=-90, rounding=rounding))
+    limited = np.clip(wanted + 3, -90, 127)
+    np.testing.assert_array_equal(evaluate(module, data)["y"], limited)
+    for target, device in {"cpu": None, **RUN_ON}.items():
+        found = weft.load(weft.compile(module, target=target), device).run(data)["y"]
+        np.testing.assert_array_equal(found, limited, target)
 
 
 def test_a_multiplier_near_the_factors_rounds_halves_away_from_0() -> None:

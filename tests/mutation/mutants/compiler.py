@@ -99,6 +99,11 @@ MUTANTS = (
         "table-of-what-the-host-makes", "compiler/passes/legalise.py", "check ignored",
         "case Call(args=(Call(op=str()), _)) as found:", "case Call(args=(_, _)) as found:", CORE_TABLES,
     ),
+    Mutant(
+        "halves-away-by-wide-multipliers-alone", "compiler/passes/emit_roundings.py", "case forgotten",
+        "case roundings.HALF_AWAY if wide:", "case roundings.HALF_AWAY:",
+        ("tests/compiler/targets/accel/test_halves.py",),
+    ),
     # What instructions of the core share
     Mutant(
         "written-memory-taken-for-constants", "compiler/targets/accel/stream/constants.py", "check ignored",

@@ -47,6 +47,10 @@ MUTANTS = (
         "rounds = (amount > 0)", "rounds = (amount >= 0)",
     ),
     Mutant(
+        "requantise-nudged-without-shift", "sim/vector.py", "rounding",
+        "np.where(amount > 0, nudged(config.rounding, exact, amount), exact)", "nudged(config.rounding, exact, amount)",
+    ),
+    Mutant(
         "vector-targets-as-deep-as-acc", "sim/vector.py", "bound",
         "config.depth(instruction.target.memory)", "config.acc_depth",
     ),

@@ -8,6 +8,7 @@ FIELD = ("tests/verify/test_field.py",)
 KEYED = ("tests/verify/test_keyed.py",)
 FORMS = ("tests/verify/test_normal_forms.py",)
 MACHINE = ("tests/verify/test_machine.py",)
+ROUNDED = ("tests/verify/test_rounded_numbers.py",)
 WHOLE = ("tests/verify/test_verifier.py",)
 
 MUTANTS = (
@@ -30,6 +31,10 @@ MUTANTS = (
     Mutant(
         "proof-of-sums-of-open-sums", "verify/normal_forms.py", "check ignored",
         "x[chosen] = keys.hashed(x[chosen], f\"{name} of all\")", "x[chosen] = x[chosen] + np.uint64(0)", FORMS,
+    ),
+    Mutant(
+        "proof-with-halves-to-odd", "verify/integer_operators.py", "tie rule",
+        "(rest == half) & (below % 2 == 1)", "(rest == half) & (below % 2 == 0)", ROUNDED,
     ),
     Mutant(
         "proof-without-the-lower-limit", "verify/normal_forms.py", "operand ignored",

@@ -7,24 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...roundings import FIRST_PLACES, FLOAT32, TWO_ROUNDINGS
+from ...roundings import FIRST_PLACES, FLOAT32, nudged
 
 Array = NDArray[Any]
 Int32 = NDArray[np.int32]
 
 
 def rounded_shift(x: Array, multiplier: Array, shift: Array, rounding: str) -> Array:
-    """``x * multiplier / 2**shift`` as whole numbers of int64: the exact product rounded half up or, in float32, factor
-    and product rounded to 24 bits and the result to a whole number, all halves to even; or rounded twice, to a multiple
-    of 2**31 halves up and then away from 0. Together that is once, after half of such a multiple is added, away from 0.
-    """
+    """``x * multiplier / 2**shift`` as whole numbers of int64: the exact product rounded as ``rounding`` says or, in
+    float32, factor and product rounded to 24 bits and the result to a whole number, all halves to even."""
     if rounding == FLOAT32:
         product = x.astype(np.float32) * multiplier.astype(np.float32)
         return np.asarray(np.rint(np.ldexp(product.astype(np.float64), -shift.astype(np.int32))).astype(np.int64))
-    exact, places = x.astype(np.int64) * multiplier, shift.astype(np.int64)
-    if rounding == TWO_ROUNDINGS:
-        half = np.where(exact < 0, -(1 << FIRST_PLACES - 1), 1 << FIRST_PLACES - 1)
-        exact = exact + np.where(places > FIRST_PLACES, half, 0)
+    places = shift.astype(np.int64)
+    exact = nudged(rounding, x.astype(np.int64) * multiplier, places)
     return np.asarray(((exact >> (places - 1)) + 1) >> 1)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...roundings import FIRST_PLACES, FLOAT32, HALF_UP, TWO_ROUNDINGS
+from ...roundings import FLOAT32, HALF_UP, nudged
 from .. import tensor as te
 from ..graph.ir import Array, Attrs, Call, Constant, TensorType
 from ..graph.registry import (
@@ -234,10 +234,7 @@ def requantised(
         real = (x + bias).astype("float32") * multiplier.astype("float32")
         value = te.round(real / (tir.Const(1) << amount).astype("float32")).astype("int64")
     else:
-        product = (x + bias).astype("int64") * multiplier.astype("int64")
-        if rounding == TWO_ROUNDINGS:  # see `rounded_shift`; shifts have 6 bits
-            beyond = amount >> FIRST_PLACES.bit_length()
-            product = product + ((product >> 63) | 1) * (beyond << FIRST_PLACES - 1)
+        product = nudged(rounding, (x + bias).astype("int64") * multiplier.astype("int64"), amount)
         value = (product + (tir.Const(1) << (amount - 1))) >> amount
     if not (isinstance(zero_point, int) and zero_point == 0):
         value = value + zero_point
@@ -275,7 +272,8 @@ register(Operator(
     doc="clamp(((x + bias) * multiplier + half >> shift) + zero_point, low, high) << left_shift, one rounding; "
         "or, where rounding is 'float32', as `requantise_float32` with the scale multiplier / 2**shift. Where it is "
         "'two_roundings', the multiplier has 31 bits, and a product with a shift above 31 is rounded to a multiple of "
-        "2**31 first, halves up, then the rest of the way, halves away from 0.",
+        "2**31 first, halves up, then the rest of the way, halves away from 0. 'half_away' and 'half_even' round the "
+        "exact product once, as 'half_up' does, but for halves.",
 ))  # fmt: skip
 
 

@@ -153,7 +153,7 @@ register(Operator(
     doc="ONNX QuantizeLinear: saturate(round_half_even(x / scale) + zero_point), in the zero point's type; "
     "x is divided in the scale's type; NaN gives the lowest integer. rounding: of whole-number sums, where x is a "
     "product in integers: half up; 'float32' as `requantise_float32` has it; 'two_roundings' as "
-    "`requantise` has it; or 'half_away' from 0.",
+    "`requantise` has it; 'half_away' from 0; or 'half_even'.",
 ))  # fmt: skip
 
 

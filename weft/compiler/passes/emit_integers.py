@@ -33,11 +33,13 @@ _FINE_BIAS = 2.0**-14  # a bias is rounded to at most this part of the result's 
 _NEGLIGIBLE = 1 / 4096  # a channel that contributes less than this part of a digit is a constant
 
 
-def quantised(x: Real, scale: float, zero_point: int, span: Span, rounding: str = HALF_UP) -> Expr | Refusal:
+def quantised(
+    x: Real, scale: float, zero_point: int, span: Span, rounding: str = HALF_UP, wide: bool = True
+) -> Expr | Refusal:
     """``round(x / scale) + zero_point``, saturated to int8, in integer operators; or why that is not possible.
 
     ``span`` stands for the quantise node; the result carries it and the nodes behind ``x``. ``rounding``: how sums are
-    rounded that only a factor stands behind.
+    rounded that only a factor stands behind. ``wide``: whether multipliers may have 31 bits for that.
     """
     span = Span(x.span.merged(span).nodes, span.tensor)
     match x:
@@ -46,11 +48,11 @@ def quantised(x: Real, scale: float, zero_point: int, span: Span, rounding: str 
                 return _named(x.q, span)
             return _quantised_affine(as_affine(x), scale, zero_point, span)
         case Affine():
-            return _quantised_affine(x, scale, zero_point, span, rounding)
+            return _quantised_affine(x, scale, zero_point, span, rounding, wide)
         case Sum():
             return _quantised_sum(x, scale, zero_point, span)
         case Mapped():
-            inner = quantised(x.inner, scale, zero_point, Span(span.nodes), rounding)
+            inner = quantised(x.inner, scale, zero_point, Span(span.nodes), rounding, wide)
             if isinstance(inner, Refusal):
                 return inner
             moved = x.apply(inner)
@@ -60,7 +62,7 @@ def quantised(x: Real, scale: float, zero_point: int, span: Span, rounding: str 
         case Concatenated():
             parts: list[Expr] = []
             for part in x.parts:
-                emitted = quantised(part, scale, zero_point, Span((), part.span.tensor), rounding)
+                emitted = quantised(part, scale, zero_point, Span((), part.span.tensor), rounding, wide)
                 if isinstance(emitted, Refusal):
                     return emitted
                 parts.append(emitted)
@@ -116,9 +118,11 @@ def requantised_within(x: Affine, scale: float, limits: tuple[int, int], span: S
     return call("requantise", *args, low=int(low), high=int(high), out="int32", span=span)
 
 
-def _quantised_affine(x: Affine, scale: float, zero_point: int, span: Span, rounding: str = HALF_UP) -> Expr | Refusal:
+def _quantised_affine(
+    x: Affine, scale: float, zero_point: int, span: Span, rounding: str = HALF_UP, wide: bool = True
+) -> Expr | Refusal:
     limits = limits_of(x.low, x.high, scale, zero_point)
-    asked = rounded_as_asked(x, scale, zero_point, limits, span, rounding)
+    asked = rounded_as_asked(x, scale, zero_point, limits, span, rounding, wide)
     result = asked or _rounded_once(x, scale, zero_point, limits, span)
     if isinstance(result, Refusal) or result.shape == x.shape:
         return result

@@ -9,6 +9,7 @@ from ..graph import Array, Attrs, Call, Constant, Expr, Span, call
 from ..graph.host import host_call
 from ..graph.rounding import wide_multiplier
 from ..integers.form import INT32_SAFE, Affine, Float64
+from ..operators.numerics import quantise_multiplier
 
 _WHOLE = 2.0**-20  # of a bias: it was written as real number, in float32
 _NUDGES = (0, 1, -1, 2, -2, 3, -3, 4, -4)
@@ -16,10 +17,11 @@ _AROUND = np.arange(-1, 3)
 
 
 def rounded_as_asked(
-    x: Affine, scale: float, zero_point: int, limits: tuple[int, int], span: Span, rounding: str
+    x: Affine, scale: float, zero_point: int, limits: tuple[int, int], span: Span, rounding: str, wide: bool
 ) -> Expr | None:
     """``x`` divided by ``scale``, rounded as ``rounding`` says; None where that is half up, and where the bias is no
-    whole number of the sum's unit, does not fit beside it, or the factor is too large."""
+    whole number of the sum's unit, does not fit beside it, or the factor is too large. ``wide``: whether a multiplier
+    may have 31 bits; what rounds away from 0 has no need of that rounding then."""
     bias = _whole_bias(x)
     if bias is None:
         return None
@@ -31,8 +33,10 @@ def rounded_as_asked(
                 op, factors = "requantise_float32", (x.scale.astype(np.float32) / np.float32(scale),)
             case roundings.TWO_ROUNDINGS:
                 factors, attrs = _factor_of_two_roundings(x, scale), attrs.replace(rounding=rounding)
-            case roundings.HALF_AWAY:
+            case roundings.HALF_AWAY if wide:
                 factors = _factor_away_from_0(x.scale / scale, (limits[0] - zero_point, limits[1] - zero_point))
+            case roundings.HALF_AWAY | roundings.HALF_EVEN:
+                factors, attrs = quantise_multiplier(x.scale / scale), attrs.replace(rounding=rounding)
             case _:
                 return None
     except ValueError:

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from ...roundings import HALF_UP, ROUNDINGS
+from ...roundings import HALF_UP, ROUNDINGS, TWO_ROUNDINGS
 from ..graph import (
     Anchor,
     Call,
@@ -224,7 +224,8 @@ class _Legaliser:
         if isinstance(scale, Constant) and isinstance(zero_point, Constant) and not isinstance(described, Refusal):
             zero = int(zero_point.value) - offset
             rounding = self._rounding(node)
-            result = quantised(described, float(scale.value), zero, node.span, rounding)
+            wide = TWO_ROUNDINGS in self.roundings
+            result = quantised(described, float(scale.value), zero, node.span, rounding, wide)
             if not isinstance(result, Refusal):
                 return result
             reason = result.reason

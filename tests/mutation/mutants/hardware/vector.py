@@ -169,7 +169,7 @@ MUTANTS = (
     ),
     Mutant(
         "float32-all-that-follows-a-half-is-a-half", "hw/vector_lanes.py", "tie rule",
-        "half_of_even = (wide[:2] == 1) & ~self.inexact", "half_of_even = wide[:2] == 1",
+        "half_down = wide[0] & goes_down & ~self.inexact", "half_down = wide[0] & goes_down",
     ),
     Mutant(
         "float32-last-step-loses-nothing", "hw/vector_lanes.py", "sticky bit",
@@ -185,7 +185,16 @@ MUTANTS = (
     ),
     Mutant(
         "float32-with-the-slots-of-before", "hw/pipelines.py", "queue depth",
-        "return 16 if config.rounding == HALF_UP else 32", "return 16",
+        "return 32 if config.rounding in ROUNDING_STAGES else 16", "return 16",
+    ),
+    # Halves
+    Mutant(
+        "halves-above-zero-down", "hw/vector_lanes.py", "wrong sign",
+        "goes_down = wide[-1] if", "goes_down = ~wide[-1] if",
+    ),
+    Mutant(
+        "halves-without-what-was-lost", "hw/vector_lanes.py", "sticky bit",
+        "HALVES = (FLOAT32, HALF_AWAY, HALF_EVEN)", "HALVES = (FLOAT32, HALF_EVEN)",
     ),
     # Two roundings
     Mutant(
