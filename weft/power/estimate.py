@@ -53,7 +53,7 @@ class Energies:
         self.clock_pj, self.leakage_w = np.zeros(modules), np.zeros(modules)
         self.cells, self.registers = np.zeros(modules, np.int64), np.zeros(modules, np.int64)
 
-        self._values: list[tuple[Numbers, Numbers]] = []
+        self._values: list[tuple[Numbers, Numbers]] = []  # registers: nets of their outputs, and their modules
 
         def pay(own_nets: Numbers, price: Floats, own_modules: Numbers) -> None:
             nets.append(own_nets)
@@ -65,13 +65,14 @@ class Energies:
             counts = np.bincount(group.modules, minlength=modules)
             self.cells += counts
             self.leakage_w += counts * cell.leakage_w
+            if cell.state is not None:
+                outputs = [group.at(pin) for pin in group.pins if pin in cell.functions]
+                self._values.append((np.stack(outputs, axis=1), group.modules))
             for pin in group.pins:
                 table = cell.energies.get(pin, NOTHING)
                 if pin in cell.functions:
                     own = group.at(pin)
                     driven[own] = True
-                    if cell.state is not None:
-                        self._values.append((own, group.modules))
                     pay(own, table.at(load[own]) + charge * load[own], group.modules)
                 elif pin == cell.clock:
                     # Up and down again in each cycle.
@@ -96,14 +97,14 @@ class Energies:
         self._memory_modules = np.array([memory.module for memory in netlist.memories], np.int64)
 
     def _held(self, clocked: Numbers, groups: Sequence[Numbers], pairs: int) -> Floats:
-        """Each bit counts once, with the name that changes least."""
+        """Each register counts once, with the name of an output that changes least."""
         still = np.zeros(self.netlist.nets, np.int64)
         for nets, cycles in zip(groups, clocked.tolist(), strict=True):
             still[nets] = np.maximum(still[nets], pairs - cycles)
-        bits = np.concatenate([nets for nets, _ in self._values])
+        held = np.concatenate([still[outputs].max(axis=1) for outputs, _ in self._values])
         modules = np.concatenate([own for _, own in self._values])
         each = self.clock_pj / np.maximum(self.registers, 1)
-        return _by_module(modules, still[bits] * each[modules], len(self.clock_pj))
+        return _by_module(modules, held * each[modules], len(self.clock_pj))
 
     def of(self, changes: Changes, groups: Sequence[Numbers]) -> ModuleEnergies:
         """All that ``changes`` took, without leakage. ``groups``: the evaluator's ``register_groups``."""

@@ -123,7 +123,7 @@ def measure_power(
             changes = evaluator.changes(lambda path: recording.bits(names[path], start, place), stop - first)  # noqa: B023
             parts.append((changes.pairs, energies.of(changes, evaluator.register_groups)))
             wrong, compared = wrong + changes.wrong, compared + changes.pairs * registers
-        found.append(_scaled(layer, own, parts, len(netlist.modules)))
+        found.append(scaled_power(layer, own, parts, len(netlist.modules)))
     return Power(model, library.name, library.volts, library.scale, tuple(found), netlist.modules, energies.cells,
                  energies.registers, energies.leakage_w, wrong, compared)  # fmt: skip
 
@@ -164,12 +164,13 @@ def _names(netlist: FlatNetlist, recording: StateRecording) -> dict[Path_, str]:
     return names
 
 
-def _scaled(
+def scaled_power(
     layer: LayerProfile,
     windows: Sequence[tuple[int, int]],
     parts: Sequence[tuple[int, ModuleEnergies]],
     modules: int,
 ) -> LayerPower:
+    """A layer's power from ``parts``: of each window its pairs of cycles and what they took."""
     pairs = sum(count for count, _ in parts)
     if not pairs:  # of a cycle or none: nothing changes inside it
         return LayerPower(layer, ModuleEnergies(*np.zeros((4, modules))), 0, 0.0)
