@@ -92,6 +92,10 @@ def mapped(tmp_path_factory: pytest.TempPathFactory) -> tuple[FlatNetlist, Libra
     second = mapped_modules(other, liberty, library, cache=folder, progress=report.append)
     assert not report
     assert {name.replace("$77", "$7") for name in second["weft_core"]["names"]} == set(first["weft_core"]["names"])
+    # Other cells: all of it is mapped anew.
+    liberty.write_text(f"{HEAD}{CELLS}{cell('AND', 'AB', 'A B')}}}\n")
+    mapped_modules(VERILOG, liberty, read_library(liberty), cache=folder, progress=report.append)
+    assert report
     return flatten(first, library), library
 
 

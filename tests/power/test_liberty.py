@@ -85,6 +85,17 @@ def test_functions(text: str, meaning: object) -> None:
     assert found == sum(bool(meaning(*case)) << n for n, case in enumerate(cases))  # type: ignore[operator]
 
 
+def test_leakage_is_the_mean_of_its_states(tmp_path: Path) -> None:
+    states = 'leakage_power () { when : "A"; value : 2; } leakage_power () { when : "!A"; value : 6; }'
+    found = read_library(library(tmp_path, LIBRARY.replace("cell_leakage_power : 3;", states)))
+    assert found.cells["INV"].leakage_w == pytest.approx(4e-9)
+
+
+def test_energies_go_with_the_square_of_the_voltage_unit(tmp_path: Path) -> None:
+    found = read_library(library(tmp_path, LIBRARY.replace('"1V"', '"100mV"')))
+    assert found.cells["DFF"].energies["CLK"].at(np.zeros(1)) == pytest.approx(0.0006)
+
+
 @pytest.mark.parametrize("text", ["A +", "(A", "A)", "A ? B", "__import__('os')", ""])
 def test_what_is_no_function_is_refused(text: str) -> None:
     with pytest.raises(PowerError, match="liberty file's function"):

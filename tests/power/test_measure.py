@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from weft.compiler.graph import parse
 from weft.hw.config import TINY
 from weft.power.errors import PowerError
 from weft.power.estimate import ModuleEnergies
-from weft.power.measure import SAMPLES, WINDOW, LayerPower, Power, measure_power, windows_of
+from weft.power.measure import SAMPLES, WINDOW, LayerPower, Power, measure_power, scaled_power, windows_of
 from weft.power.report import (
     checked,
     layer_power_records,
@@ -67,6 +68,36 @@ def measured() -> Power:
     return Power(
         model, "cells", 1.8, 1.0, tuple(found), ((), ("vector$12", "lanes")), counts, counts, np.zeros(2), 0, 1000
     )
+
+
+def test_a_layer_is_scaled_from_the_changes_that_were_looked_at() -> None:
+    layer = replace(measured().layers[0].layer, start=0, end=1001)
+    windows = [(0, 101), (450, 551), (900, 1001)]
+
+    def energies(rate: float, pairs: int) -> ModuleEnergies:
+        return ModuleEnergies(*(np.array([rate * pairs, 0]) for _ in range(3)), np.zeros(2))
+
+    rates = (1.0, 2.0, 4.0)
+    found = scaled_power(layer, windows, [(100, energies(rate, 100)) for rate in rates], 2)
+    assert found.energies.logic.tolist() == pytest.approx([1001 * 7 / 3, 0])
+    assert found.picojoules == pytest.approx(1001 * 7)
+    assert found.sampled == 303
+    mean, error = 7 / 3, (sum((rate - 7 / 3) ** 2 for rate in rates) / 2 / 3) ** 0.5
+    assert found.deviation == pytest.approx(error / mean)
+    whole = scaled_power(layer, [(0, 500), (500, 1001)], [(499, energies(1, 499)), (500, energies(2, 500))], 2)
+    assert whole.deviation == 0  # nothing was left out
+    nothing = scaled_power(layer, [], [], 2)
+    assert (nothing.picojoules, nothing.sampled) == (0, 0)
+
+
+def test_leakage_is_in_energy_and_power() -> None:
+    power = replace(measured(), leakage_w=np.array([2e-3, 3e-3]))
+    for each in layer_power_records(power, 100):
+        assert each["mw"] == pytest.approx(0.4 + 5)
+        assert each["nj"] == pytest.approx(each["cycles"] * (4e-3 + 5e-3 * 10))
+    assert {each["module"]: each["mw_leakage"] for each in module_power_records(power, 100)} == {
+        "vector": pytest.approx(3), "core itself": pytest.approx(2)
+    }  # fmt: skip
 
 
 def test_tables_add_up() -> None:
