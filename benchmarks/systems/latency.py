@@ -1,8 +1,9 @@
 """Latency of one item whose layers several cores share, against one core that has its memory alone.
 
 Each layer is cut along rows, channels or both, as `weft.compile(..., split=4)` chooses; the cores have ports of their
-own, so that n cores have n times the bandwidth. The cycles are those of the timing model: of each turn its longest
-program. Between two turns the host starts the cores, which takes it --interrupt microseconds: "with the host" has them.
+own, so that n cores have n times the bandwidth. The cycles are those of the timing model, where the cores start each
+other: of each turn its longest program, and what the relay takes from one turn to the next. Time of the host is not in
+them; "host starts turns" says what an item takes if the host starts each turn, --interrupt microseconds after the last.
 
     python benchmarks/systems/latency.py                                    # ResNet-50 and MobileNetV2 at 224x224, ViT
     python benchmarks/systems/latency.py --networks mobilenet_v2 --layers   # and how each layer is cut
@@ -15,15 +16,18 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import weft
-from weft.compiler.model import CompiledModel
+from weft.compiler.model import CompiledModel, CoreStep
 from weft.hw.config import CoreConfig, named_config
+from weft.hw.relay_plan import RelayPlan
 from weft.hw.system_config import SystemConfig
 from weft.runtime.inputs import read_inputs
-from weft.runtime.split_module import SplitModule
+from weft.runtime.split_module import SplitModule, stretches_of
+from weft.sim.relay_timing import spans_of
 from weft.sim.timing import predict
 
 from benchmarks.common import Record, print_table, write_json
@@ -40,13 +44,16 @@ CLOCK_MHZ = 100
 
 @dataclass(frozen=True)
 class Row:
-    """A network on so many cores: cycles of an item, in so many turns."""
+    """A network on so many cores: cycles of an item, in so many turns, with those of the relay. The host starts it so
+    often."""
 
     network: str
     core: str
     cores: int
     cycles: int
+    relay: int
     turns: int
+    starts: int
     alone: int
     target: float | None
 
@@ -60,14 +67,24 @@ class Row:
         return self.target is None or self.times >= self.target - TOLERANCE
 
 
-def turns_of(model: CompiledModel) -> list[list[int]]:
-    """Of each turn the cycles of each core's program."""
-    turns: dict[int, list[int]] = {}
-    for number, step in enumerate(model.programs):
-        turn = step.turn if model.shared_by > 1 else number
-        run = predict(model.config, step.program, MEMORY, offset=step.program_offset)
-        turns.setdefault(turn, []).append(run.cycles or 0)
-    return list(turns.values())
+def turns_of(model: CompiledModel) -> list[list[list[int]]]:
+    """Of each stretch of turns without the host, of each turn the cycles of each core's program."""
+
+    def cycles(step: CoreStep) -> int:
+        return predict(model.config, step.program, MEMORY, offset=step.program_offset).cycles or 0
+
+    if model.shared_by == 1:
+        return [[[cycles(step)]] for step in model.programs]
+    return [[[*map(cycles, turn)] for turn in stretch.turns] for stretch in stretches_of(model, relay=True)[0]]
+
+
+def relayed_cycles(stretches: list[list[list[int]]]) -> int:
+    """Of an item, stretch after stretch, in each of which the cores start each other."""
+    total = 0
+    for turns in stretches:
+        plan = RelayPlan.barrier(len(turns[0]))
+        total += max(spans[-1].stop for spans in spans_of(plan, list(zip(*turns, strict=True)), len(turns)))
+    return total
 
 
 def compiled(path: Path, config: CoreConfig, cores: int) -> CompiledModel:
@@ -77,12 +94,14 @@ def compiled(path: Path, config: CoreConfig, cores: int) -> CompiledModel:
 
 
 def measured(network: str, path: Path, config: CoreConfig, counts: list[int], *, layers: bool) -> Iterator[Row]:
-    alone = sum(map(max, turns_of(compiled(path, config, 1))))
+    alone = relayed_cycles(turns_of(compiled(path, config, 1)))
     for count in counts:
         model = compiled(path, config, count)
-        turns = turns_of(model)
+        stretches = turns_of(model)
+        turns, cycles = list(chain.from_iterable(stretches)), relayed_cycles(stretches)
         wanted = TARGETS.get((network, count)) if config.name == "pynq" else None
-        yield Row(network, config.name, count, sum(map(max, turns)), len(turns), alone, wanted)
+        relay = cycles - sum(map(max, turns))
+        yield Row(network, config.name, count, cycles, relay, len(turns), len(stretches), alone, wanted)
         if layers and count > 1:
             print_layers(network, model, turns)
 
@@ -99,7 +118,7 @@ def print_layers(network: str, model: CompiledModel, turns: list[list[int]]) -> 
 
 def rtl_difference(path: Path, config: CoreConfig, cores: int) -> str:
     """What is different in the Verilog of a system; empty if nothing."""
-    system = SystemConfig(cores=(config,) * cores, ports=tuple(range(cores)))
+    system = SystemConfig(cores=(config,) * cores, ports=tuple(range(cores)), relay=True)
     model = compiled(path, config, cores)
     item = read_inputs(model.inputs, None, 0)
     loaded = [weft.load(model, system=system, device=device, dram=MEMORY) for device in ("fsim", "rtl")]
@@ -107,8 +126,13 @@ def rtl_difference(path: Path, config: CoreConfig, cores: int) -> str:
     (first,), (second,) = (module.run([item]) for module in modules)
     if any(not np.array_equal(first[name], second[name]) for name in first):
         return "results differ"
-    cycles = [[[core and core.cycles for core in each.cores] for each in module.results] for module in modules]
-    return "" if cycles[0] == cycles[1] else f"cycles differ: {cycles}"
+    spans = [[done.spans for done in module.relayed] for module in modules]
+    return "" if spans[0] == spans[1] else f"cycles differ: {spans}"
+
+
+def with_host(row: Row, host: int) -> int:
+    """Cycles of an item where the host starts each turn, which takes it so many."""
+    return row.cycles - row.relay + host * (row.turns - 1)
 
 
 def main() -> int:
@@ -137,16 +161,19 @@ def main() -> int:
         where = f"{row.cores} x {row.core}"
         records += [
             Record(where, row.network, "cycles", row.cycles, row.alone),
+            Record(where, row.network, "cycles of the relay", row.relay),
             Record(where, row.network, "turns", row.turns),
+            Record(where, row.network, "starts by the host", row.starts),
             Record(where, row.network, "times sooner", round(row.times, 3), row.target),
-            Record(where, row.network, "cycles with the host", row.cycles + host * (row.turns - 1)),
+            Record(where, row.network, "cycles where the host starts turns", with_host(row, host)),
         ]
     table = [
-        (row.network, str(row.cores), f"{row.cycles:,}", str(row.turns), f"{row.times:.2f} x",
-         f"{row.alone / (row.cycles + host * (row.turns - 1)):.2f} x", f"{row.target} x" if row.target else "")
+        (row.network, str(row.cores), f"{row.cycles:,}", f"{row.relay:,}", str(row.turns), str(row.starts),
+         f"{row.times:.2f} x", f"{row.alone / with_host(row, host):.2f} x", f"{row.target} x" if row.target else "")
         for row in rows
     ]  # fmt: skip
-    columns = ["network", "cores", "cycles", "turns", "sooner", f"with the host, {arguments.interrupt:g} us", "wanted"]
+    started = f"host starts turns, {arguments.interrupt:g} us"
+    columns = ["network", "cores", "cycles", "of the relay", "turns", "starts", "sooner", started, "wanted"]
     print_table(f"Latency of an item on {arguments.core} cores", columns, table)
     if arguments.json:
         write_json(arguments.json, records)

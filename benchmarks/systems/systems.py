@@ -168,7 +168,7 @@ def batch_cycles(cycles: list[int], items: int, host: int) -> tuple[int, int]:
         for number in range(items + stages - 1)
     )
     plan = RelayPlan.pipeline(stages, WINDOWS_A_CORE * stages, PAGE_BYTES)
-    last = spans_of(plan, cycles, items)[-1][-1].stop
+    last = spans_of(plan, [[each] for each in cycles], items)[-1][-1].stop
     return rounds + host * (items + stages - 2), last
 
 

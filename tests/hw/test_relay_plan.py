@@ -7,7 +7,16 @@ import itertools
 import pytest
 from weft.hw.bus import PAGE_BYTES
 from weft.hw.errors import PlanError
-from weft.hw.relay_plan import MOST_AHEAD, RelayPlan, settings_of_plan
+from weft.hw.relay_plan import (
+    MOST_AHEAD,
+    MOST_TURNS,
+    TURN_BITS,
+    RelayPlan,
+    RelayRegister,
+    settings_of_plan,
+    settings_of_turns,
+)
+from weft.hw.system_config import MOST_CORES
 
 NOBODY: frozenset[int] = frozenset()
 
@@ -51,6 +60,27 @@ def test_the_proof_is_what_happens_for_all_plans_of_three_cores() -> None:
             assert proved == ends(plan, 4), plan
             verdicts.add(proved)
     assert verdicts == {False, True}
+
+
+def test_a_barrier_ends_and_no_core_is_a_run_ahead_of_another() -> None:
+    for cores in range(1, MOST_CORES + 1):
+        plan = RelayPlan.barrier(cores)
+        plan.check()
+        assert ends(plan, 3)
+        assert [number for _, number in plan.order(3)] == [run for run in range(3) for _ in range(cores)]
+        assert all(distance == 1 for row in plan.distances() for distance in row)
+
+
+def test_programs_of_turns_are_as_many_for_each_core() -> None:
+    own = [(0x1000, 7), (0x2000, 8)]
+    turns = dict(settings_of_turns([own, own]))
+    assert turns[RelayRegister.TURNS] == 2
+    assert turns[RelayRegister.TURN] == 1 << TURN_BITS | 1  # the last that was set
+    assert settings_of_turns([own[:1], own[:1]]) == [(RelayRegister.TURNS, 0)]
+    settings_of_turns([own[:1] * MOST_TURNS])
+    for wrong in ([own, own[:1]], [[], []], [own[:1] * (MOST_TURNS + 1)]):
+        with pytest.raises(PlanError, match=r"programs: the cores have \d+.* programs"):
+            settings_of_turns(wrong)
 
 
 def test_two_cores_never_have_one_window() -> None:

@@ -10,18 +10,21 @@ import weft
 from weft.compiler.model import CoreStep
 from weft.hw.config import TINY
 from weft.hw.isa import Fault
+from weft.hw.pipelines import HANDOVER_CYCLES
 from weft.runtime.artifact import from_bytes, to_bytes
 from weft.runtime.errors import ArtifactError, CoreFaultError, DeviceError, InputError
 from weft.runtime.profile import profile
 from weft.runtime.profile_system import profile_system
 from weft.runtime.profile_whatif import predict_runs
-from weft.runtime.split_module import SplitModule
+from weft.runtime.split_module import SplitModule, needs_host_before
 from weft.sim.dram import DramModel
 from weft.sim.errors import SharedBytesError
 from weft.sim.result import FaultRecord, RunResult
 from weft.sim.system_fsim import FunctionalSystem
 
 from .items import DIGITS, PAIR, Item, equal, images
+
+RELAYED = replace(PAIR, name="relayed", relay=True)
 
 
 def compiled(cores: int) -> weft.CompiledModel:
@@ -74,6 +77,47 @@ def test_the_rtl_takes_the_same_cycles(model: weft.CompiledModel, items: list[It
     cycles = [[[core and core.cycles for core in result.cores] for result in module.results] for module in modules]
     assert cycles[0] == cycles[1]
     assert modules[0].cycles == modules[1].cycles
+
+
+@pytest.mark.parametrize("system", [RELAYED, replace(RELAYED, ports=(0, 0)),
+                                    replace(RELAYED, ports=(0, 0), shared_reads=True)],
+                         ids=["apart", "together", "shared reads"])  # fmt: skip
+def test_turns_begin_without_the_host(model: weft.CompiledModel, items: list[Item], system: weft.SystemConfig) -> None:
+    expected = loaded(model)
+    wanted = expected.run(items)
+    module = loaded(model, system)
+    assert (module.starts, module.turns) == (1, expected.turns)
+    assert equal(module.run(items), wanted)
+    rtl = loaded(model, system, device="rtl")
+    assert equal(rtl.run(items), wanted)
+    assert [done.spans for done in rtl.relayed] == [done.spans for done in module.relayed]
+    assert rtl.cycles == module.cycles
+    assert rtl.use() == module.use()
+    for waits, use in zip(module.waits(), module.use(), strict=True):
+        assert use.cycles + sum(waits.values()) <= module.cycles
+    if system is RELAYED:
+        assert module.latency == expected.latency + HANDOVER_CYCLES * (module.turns - 1)
+        assert [use.waited for use in module.use()] == [0, 0]
+        assert [use.bytes_read for use in module.use()] == [use.bytes_read for use in expected.use()]
+
+
+def test_where_the_host_has_to_do_with_a_turn_it_starts_it(model: weft.CompiledModel, items: list[Item]) -> None:
+    """A model whose second turn's results the host wants, too."""
+    assert [needs_host_before(model, turn) for turn in range(1, loaded(model).turns)] == [False] * (
+        loaded(model).turns - 1
+    )
+    given = replace(model.programs[4], inputs=(*model.programs[4].inputs, *model.programs[0].inputs))
+    steps = tuple(given if step is model.programs[4] else step for step in model.steps)
+    assert [needs_host_before(replace(model, steps=steps), turn) for turn in (1, 2, 3)] == [False, True, False]
+    made = model.programs[3].outputs[0]
+    slot = model.on_core.slots[made]
+    tensor = replace(model.outputs[0], name=made, shape=slot.shape, dtype=str(slot.dtype))
+    more = replace(model, outputs=(*model.outputs, tensor))
+    assert [needs_host_before(more, turn) for turn in (1, 2)] == [False, True]
+    module, host = loaded(more, RELAYED), loaded(more)
+    assert module.starts == 2
+    assert equal(module.run(items), host.run(items))
+    assert module.latency == host.latency + HANDOVER_CYCLES * (module.turns - 2)
 
 
 def test_a_system_of_other_cores_is_refused(model: weft.CompiledModel, items: list[Item]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -46,7 +47,9 @@ def functional() -> FunctionalSystem:
     return FunctionalSystem(RELAY, relay_memory_bytes(3))
 
 
-def chain(simulator: FunctionalSystem | RtlSystem, slots: int) -> tuple[list[CoreProgram], list[TimedProgram]]:
+def chain(
+    simulator: FunctionalSystem | RtlSystem, slots: int
+) -> tuple[list[list[CoreProgram]], list[list[TimedProgram]]]:
     """Programs that add 1 to what the core before has left, in each of ``slots`` windows of a page."""
     programs, timed = [], []
     for core, config in enumerate(RELAY.cores):
@@ -56,8 +59,8 @@ def chain(simulator: FunctionalSystem | RtlSystem, slots: int) -> tuple[list[Cor
         for slot in range(slots):
             simulator.dram[slot * PAGE_BYTES + offset :][: len(code)] = code
         count = len(code) // config.instruction_bytes
-        programs.append(CoreProgram(offset=offset, count=count, window_start=0, window_bytes=PAGE_BYTES))
-        timed.append(TimedProgram(code=code, offset=offset))
+        programs.append([CoreProgram(offset=offset, count=count, window_start=0, window_bytes=PAGE_BYTES)])
+        timed.append([TimedProgram(code=code, offset=offset)])
     for slot in range(slots):
         simulator.dram[slot * PAGE_BYTES :][:PAIR_BYTES] = np.arange(PAIR_BYTES) + slot
     return programs, timed
@@ -95,6 +98,64 @@ def test_a_pipeline_hands_on_without_the_host(rtl: RtlSystem, functional: Functi
     apart = replace(RELAY, ports=(0, 1, 2))
     alone, stepped = predict_relay(apart, plan, timed, 5, memory), predict_relayed(apart, plan, timed, 5, memory)
     assert alone == stepped
+
+
+def ring(simulator: FunctionalSystem | RtlSystem) -> tuple[list[list[CoreProgram]], list[list[TimedProgram]]]:
+    """Of each core two programs in one window of a page: to what it has itself it adds 1, and puts that elsewhere; then
+    the same with what the core before has put there, so that each depends on all of the turn before."""
+    programs: list[list[CoreProgram]] = []
+    timed: list[list[TimedProgram]] = []
+    for core, config in enumerate(RELAY.cores):
+        own, codes = [], []
+        for turn, (source, target) in enumerate([(core, 3 + core), (3 + (core + 2) % 3, core)]):
+            granule, offset = config.granule_bytes, PROGRAMS + 256 * (2 * core + turn)
+            text = COPY.format(source=256 * source // granule, target=256 * target // granule)
+            code = assemble(config, parse(text))
+            simulator.dram[offset:][: len(code)] = code
+            count = len(code) // config.instruction_bytes
+            own.append(CoreProgram(offset=offset, count=count, window_start=0, window_bytes=PAGE_BYTES))
+            codes.append(TimedProgram(code=code, offset=offset))
+        simulator.dram[256 * core :][:PAIR_BYTES] = np.arange(PAIR_BYTES) + 50 * core
+        programs.append(own)
+        timed.append(codes)
+    return programs, timed
+
+
+def test_turns_begin_once_all_have_ended_the_one_before(rtl: RtlSystem, functional: FunctionalSystem) -> None:
+    memory, plan = DramModel(latency=20, bytes_per_cycle=8), RelayPlan.barrier(3)
+    rtl.set_dram(memory)
+    for simulator in (rtl, functional):
+        simulator.dram[:] = 0
+    programs, timed = ring(rtl)
+    got = rtl.relay(plan, programs, 4)
+    ring(functional)
+    run_relay(functional, plan, programs, 4)
+    assert np.array_equal(rtl.dram, functional.dram)
+    assert not np.array_equal(functional.dram[:PAIR_BYTES], np.arange(PAIR_BYTES))
+    assert got.ended == (4, 4, 4)
+    for before, after in pairwise(zip(*got.spans, strict=True)):
+        begun = max(span.stop for span in before) + HANDOVER_CYCLES
+        assert [span.start for span in after] == [begun] * 3
+    for every_cycle in (False, True):
+        assert predict_relay(RELAY, plan, timed, 4, memory, every_cycle=every_cycle).spans == got.spans, STALE
+    apart = replace(RELAY, ports=(0, 1, 2))
+    alone, stepped = predict_relay(apart, plan, timed, 4, memory), predict_relayed(apart, plan, timed, 4, memory)
+    assert alone == stepped
+    # A start by the host runs the programs of the registers again.
+    for simulator in (rtl, functional):
+        simulator.run([own[1] for own in programs])
+    assert np.array_equal(rtl.dram, functional.dram)
+
+
+def test_a_turn_that_reads_what_the_same_turn_writes_is_found(functional: FunctionalSystem) -> None:
+    programs, _ = ring(functional)
+    free = RelayPlan((NOBODY,) * 3, (NOBODY,) * 3)
+    with pytest.raises(SharedBytesError):
+        run_relay(functional, free, programs, 2)
+    for own in programs[:2]:
+        own.reverse()
+    with pytest.raises(SharedBytesError):
+        run_relay(functional, RelayPlan.barrier(3), programs, 2)
 
 
 def test_a_fault_ends_all_and_the_next_relay_is_right(rtl: RtlSystem, functional: FunctionalSystem) -> None:
@@ -222,20 +283,25 @@ def test_what_cannot_be_relayed_is_refused(rtl: RtlSystem, functional: Functiona
 
     with pytest.raises(PlanError, match="cores 0, 1 wait for each other"):
         each(circle, 3)
-    with pytest.raises(SimulationError, match="a plan for 3 cores and 2 programs for a system of 3"):
+    with pytest.raises(SimulationError, match="a plan for 3 cores and programs of 2 for a system of 3"):
         each(plan, 2)
     with pytest.raises(SimulationError, match="the cores of 'mixed' do not start each other; hint: give its"):
         predict_relay(MIXED, plan, timed, 1)
     with pytest.raises(SimulationError, match="knows no jitter and no reordering"):
         predict_relay(RELAY, plan, timed, 1, DramModel(jitter=3))
     with pytest.raises(SimulationError, match="is not inside the memory"):
-        rtl.relay(replace(plan, pitch=1 << 20), programs, 2)
+        rtl.relay(replace(plan, pitch=1 << 30), programs, 2)
+    with pytest.raises(PlanError, match="programs: the cores have 2, 1, 1 programs, but each needs as many as the"):
+        run_relay(functional, plan, [programs[0] * 2, *programs[1:]], 2)
+    moved = [replace(own[0], window_start=PAGE_BYTES) for own in programs]
+    with pytest.raises(SimulationError, match="core 0: the program of turn 1 has another window than the first one"):
+        rtl.relay(plan, [[own[0], other] for own, other in zip(programs, moved, strict=True)], 2)
 
 
 def test_who_waited_for_whom() -> None:
     """A pipeline of three, by hand: 10, 30 and 20 cycles, two windows."""
     plan = RelayPlan.pipeline(3, 2, PAGE_BYTES)
-    spans = spans_of(plan, (10, 30, 20), 3)
+    spans = spans_of(plan, ((10,), (30,), (20,)), 3)
     assert spans == (
         (range(10), range(30, 40), range(120, 130)),
         (range(30, 60), range(80, 110), range(150, 180)),

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .acc_memory import AccMemory
 from .axi import MasterSignature, RegisterSlaveSignature
-from .bus import PAGE_BYTES, ReadClient
+from .bus import OFFSET_BITS, PAGE_BYTES, ReadClient
 from .config import CoreConfig
 from .cycle_class import FIRST_TOKEN_CLASS, CycleClass
 from .fetch import Fetch
@@ -86,8 +86,15 @@ SCRATCHPAD_CELLS = tuple(
 
 def system_members(config: CoreConfig, *, tells_running: bool, in_relay: bool) -> dict[str, wiring.Member]:
     """The ports of a core that only some systems need; see :class:`Core`."""
-    relay = {"start": In(1), "shift": In(page_bits(config)), "status": Out(len(Status))} if in_relay else {}
-    return ({"running": Out(1)} if tells_running else {}) | relay
+    relay = {
+        "start": In(1),
+        "shift": In(page_bits(config)),
+        "in_turn": In(1),
+        "turn_offset": In(OFFSET_BITS),
+        "turn_count": In(NUMBER_BITS),
+        "status": Out(len(Status)),
+    }
+    return ({"running": Out(1)} if tells_running else {}) | (relay if in_relay else {})
 
 
 def page_bits(config: CoreConfig) -> int:
@@ -116,9 +123,9 @@ class Core(wiring.Component):
         For each engine its events and activity; for simulation and debugging, may stay unconnected.
     running
         With ``tells_running``: a program runs, and its cycles are counted.
-    start, shift, status
-        With ``in_relay``: a start as that by CONTROL; by how many pages of 4 KiB the window begins behind its base,
-        from the start to the end; the bits of STATUS.
+    start, shift, in_turn, turn_offset, turn_count, status
+        With ``in_relay``: a start as that by CONTROL; by how many pages of 4 KiB the window begins behind its base, and
+        whether the program is this one instead of that of the registers, from the start to the end; the bits of STATUS.
 
     The contents of the scratchpads are in memories of the hierarchy that :func:`memory_paths` names.
     """
@@ -243,7 +250,10 @@ class Core(wiring.Component):
         connect(m, engines[Engine.LOADW].client, read.clients[ReadClient.LOADW])
         connect(m, engines[Engine.STORE].client, write.client)
         settings = registers.settings
-        m.d.comb += [fetch.offset.eq(settings.program_offset), fetch.count.eq(settings.program_count)]
+        offset, count = settings.program_offset, settings.program_count
+        if self._in_relay:
+            offset, count = Mux(self.in_turn, self.turn_offset, offset), Mux(self.in_turn, self.turn_count, count)
+        m.d.comb += [fetch.offset.eq(offset), fetch.count.eq(count)]
         for reader in (fetch, engines[Engine.LOAD], engines[Engine.LOADW], engines[Engine.STORE]):
             m.d.comb += reader.window_size.eq(settings.window_size)
 

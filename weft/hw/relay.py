@@ -6,15 +6,30 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from .bus import OFFSET_BITS
+from .pipelines import NUMBER_BITS
 from .registers import COUNTER_BITS, Kind, Status
-from .relay_plan import COUNT_BITS, SLOT_BITS, RelayControl, RelayRegister, RelayStatus
+from .relay_plan import (
+    COUNT_BITS,
+    MOST_TURNS,
+    SLOT_BITS,
+    TURN_BITS,
+    RelayControl,
+    RelayRegister,
+    RelayStatus,
+)
 from .system_config import MOST_CORES
 
 READ_ONLY = (Kind.STATE, Kind.COUNTER)
 """Kinds of registers that the relay itself changes."""
+
+
+PROGRAM = data.StructLayout({"offset": OFFSET_BITS, "count": NUMBER_BITS})
+"""Where a program lies in a core's window, and its instructions."""
 
 
 def relay_ports(count: int) -> dict[str, tuple[int, RelayRegister]]:
@@ -38,6 +53,8 @@ class Relay(wiring.Component):
         The cores whose programs run.
     start, shift_0, shift_1, ...
         To each core: begin a run, and where its window begins, in pages behind its window's base.
+    in_turn, program_0, program_1, ...
+        To each core: whether it runs a program of its turns, and which; from the start to the end.
     interrupt
         As many runs as NOTIFY says have ended, or it has halted and no run is under way.
     """
@@ -50,8 +67,10 @@ class Relay(wiring.Component):
         }
         cores = {f"status_{core}": In(len(Status)) for core in range(count)}
         shifts = {f"shift_{core}": Out(page_bits) for core in range(count)}
+        programs = {f"program_{core}": Out(PROGRAM) for core in range(count)}
         outside = {"members": In(count), "counting": In(count), "start": Out(count), "interrupt": Out(1)}
-        super().__init__(registers | cores | shifts | outside)
+        turns = {"in_turn": Out(count), **programs}
+        super().__init__(registers | cores | shifts | turns | outside)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -90,6 +109,9 @@ class Relay(wiring.Component):
 
     def _core(self, m: Module, core: int, busy: Signal, reached: Signal, goes_on: Value, begins: Value) -> None:
         ended, shift = getattr(self, f"ended_{core}"), getattr(self, f"shift_{core}")
+        turn = Signal(TURN_BITS, name=f"turn_{core}")
+        self._programs(m, core, turn)
+        m.d.comb += self.in_turn[core].eq(busy[core] & (self.turns != 0))
         waits = getattr(self, f"waits_{core}")
         slot = Signal(SLOT_BITS, name=f"slot_{core}")
         ready = Signal(name=f"ready_{core}")
@@ -113,12 +135,28 @@ class Relay(wiring.Component):
             with m.If(self._status(core, Status.DONE)):
                 last = slot + 1 == self.slots
                 m.d.sync += [
+                    turn.eq(Mux(turn + 1 == self.turns, 0, turn + 1)),
                     ended.eq(ended + 1),
                     slot.eq(Mux(last, 0, slot + 1)),
                     shift.eq(Mux(last, 0, shift + self.pitch)),
                 ]
         with m.If(begins):
-            m.d.sync += [ended.eq(0), slot.eq(0), shift.eq(0)]
+            m.d.sync += [ended.eq(0), slot.eq(0), shift.eq(0), turn.eq(0)]
+
+    def _programs(self, m: Module, core: int, turn: Signal) -> None:
+        """The programs of a core's turns. What the port shows is that of ``turn`` a cycle before: long before the start
+        has ended."""
+        memory = Memory(shape=PROGRAM, depth=MOST_TURNS, init=[])
+        m.submodules[f"programs_{core}"] = memory
+        write, read = memory.write_port(), memory.read_port()
+        m.d.comb += [
+            read.addr.eq(turn),
+            getattr(self, f"program_{core}").eq(read.data),
+            write.addr.eq(self.turn[:TURN_BITS]),
+            write.data.offset.eq(self.turn_offset),
+            write.data.count.eq(self.turn_count),
+            write.en.eq((self.turn_count != 0) & (self.turn[TURN_BITS:] == core)),
+        ]
 
     def _time(self, m: Module, begins: Value) -> None:
         """Cycles from the first begin, kept at each end."""

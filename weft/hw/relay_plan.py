@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from enum import IntEnum, unique
 from itertools import combinations, product
 
-from .bus import PAGE_BYTES
+from .bus import OFFSET_BITS, PAGE_BYTES
 from .errors import PlanError
+from .pipelines import NUMBER_BITS
 from .registers import COUNTER_BITS, Bits, Kind
 from .system_config import MOST_CORES
 
@@ -25,6 +26,12 @@ MOST_AHEAD = (1 << COUNT_BITS - 1) - 1
 SLOT_BITS = 8
 """Width of the number of windows."""
 
+TURN_BITS = 8
+"""Width of the number of a turn."""
+
+MOST_TURNS = 1 << TURN_BITS
+"""Programs that a core may run one after the other."""
+
 Cores = frozenset[int]
 
 
@@ -32,7 +39,7 @@ Cores = frozenset[int]
 class RelayPlan:
     """Run ``r`` of core ``k`` begins once run ``r`` of each core in ``after[k]`` and run ``r - slots`` of each core in
     ``room[k]`` have ended, and ``k``'s own run before. It has window ``r % slots``, which begins ``r % slots * pitch``
-    bytes behind the base that the core's registers say."""
+    bytes behind the base that the core's registers say. A core with ``t`` programs runs program ``r % t``, its turn."""
 
     after: tuple[Cores, ...]
     room: tuple[Cores, ...]
@@ -58,6 +65,11 @@ class RelayPlan:
         after = tuple(frozenset({core - 1} if core else ()) for core in range(cores))
         room = tuple(frozenset(() if core else {cores - 1}) for core in range(cores))
         return RelayPlan(after, room, slots, pitch)
+
+    @staticmethod
+    def barrier(cores: int) -> RelayPlan:
+        """All cores have one window, and none goes on to its next run before all have ended theirs."""
+        return RelayPlan((frozenset(),) * cores, (frozenset(range(cores)),) * cores)
 
     def with_host(self) -> RelayPlan:
         """The plan where no core begins a run before the host has seen that all have ended the one ``slots`` before."""
@@ -183,6 +195,28 @@ class RelayRegister(IntEnum):
     WAITS = (0xFFA0, Kind.SETTING, "waits", 2 * MOST_CORES,
              f"cores that it waits for: those in bits 0 to {MOST_CORES - 1} have to have ended the run of the same "
              f"number, those in the bits above the one `SLOTS` before", 0, True)  # fmt: skip
+    TURNS = (
+        0xFFE0,
+        Kind.SETTING,
+        "turns",
+        TURN_BITS + 1,
+        "programs of each core, which it runs one after the other and then again; 0: one, that of its own registers",
+    )
+    TURN = (
+        0xFFE4,
+        Kind.SETTING,
+        "turn",
+        2 * TURN_BITS,
+        f"the program that `TURN_COUNT` sets: its turn, above {TURN_BITS} bits the number of its core",
+    )
+    TURN_OFFSET = 0xFFE8, Kind.SETTING, "turn_offset", OFFSET_BITS, "as a core's PROGRAM_OFFSET"
+    TURN_COUNT = (
+        0xFFEC,
+        Kind.COMMAND,
+        "turn_count",
+        NUMBER_BITS,
+        "as a core's PROGRAM_COUNT; once written, the program is set. While no core runs",
+    )
     ENDED = 0xFFC0, Kind.STATE, "ended", COUNT_BITS, "runs that it has ended without a fault", 0, True
 
 
@@ -201,6 +235,27 @@ def settings_of_plan(plan: RelayPlan, runs: int) -> list[tuple[int, int]]:
         (RelayRegister.NOTIFY, runs),
         *waits,
     ]
+
+
+def settings_of_turns(programs: Sequence[Sequence[tuple[int, int]]]) -> list[tuple[int, int]]:
+    """Addresses and values of the registers for the programs of each core, an offset and a count each. One program a
+    core is that of its own registers."""
+    turns = len(programs[0])
+    if any(len(own) != turns for own in programs) or not 0 < turns <= MOST_TURNS:
+        counts = ", ".join(str(len(own)) for own in programs)
+        raise PlanError(f"the cores have {counts} programs, but each needs as many as the others, 1 to {MOST_TURNS}",
+                        at="programs")  # fmt: skip
+    if turns == 1:
+        return [(RelayRegister.TURNS, 0)]
+    writes: list[tuple[int, int]] = [(RelayRegister.TURNS, turns)]
+    for core, own in enumerate(programs):
+        for turn, (offset, count) in enumerate(own):
+            writes += [
+                (RelayRegister.TURN, core << TURN_BITS | turn),
+                (RelayRegister.TURN_OFFSET, offset),
+                (RelayRegister.TURN_COUNT, count),
+            ]
+    return writes
 
 
 def mask_of(cores: Cores) -> int:

@@ -129,6 +129,9 @@ class System(wiring.Component):
                 getattr(relay, f"status_{number}").eq(core.status),
                 core.start.eq(relay.start[number]),
                 core.shift.eq(getattr(relay, f"shift_{number}")),
+                core.in_turn.eq(relay.in_turn[number]),
+                core.turn_offset.eq(getattr(relay, f"program_{number}").offset),
+                core.turn_count.eq(getattr(relay, f"program_{number}").count),
             ]
         interrupt: Signal = relay.interrupt
         return interrupt

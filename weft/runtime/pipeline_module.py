@@ -141,7 +141,7 @@ class PipelineModule:
             if item + windows < len(values):
                 self._begun(first, values[item + windows], item + windows)
 
-        programs = [self._program(part, 0) for (part,) in self._stages]
+        programs = [[self._program(part, 0)] for (part,) in self._stages]
         done = self.device.relay(self._plan(len(values)), programs, len(values), served)
         for core, result in done.faults.items():
             raise CoreFaultError(f"core {core}: {result.fault}", result)

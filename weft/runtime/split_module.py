@@ -1,17 +1,23 @@
 """A model whose layers are shared by the cores of a system: all work on one item (a picture), for a short latency.
 
 All cores have one window. In a turn each runs its program, which computes its part of some layers; the next turn begins
-once all have ended. In a turn no core touches what another one writes (`check_turn` of the compiler).
+once all have ended. In a turn no core touches what another one writes (`check_turn` of the compiler). The host starts
+each turn, or, where cores start each other, each stretch of turns between which it has nothing to do.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..compiler.model import CompiledModel, CoreStep
+from ..compiler.model import CompiledModel, CoreStep, HostStep
+from ..hw.relay_plan import MOST_TURNS, RelayPlan
 from ..hw.system_config import SystemConfig
 from ..sim.dram import DramModel
+from ..sim.relay_run import RelayResult
+from ..sim.relay_waits import relay_waits
+from ..sim.result import RunResult
 from ..sim.system_run import NOTHING, SystemResult
 from ..sim.timing import predict
 from .device import Progress, memory_of
@@ -24,11 +30,36 @@ from .system_module import CoreUse, check_cores, constant_pages, core_uses, tota
 
 
 @dataclass(frozen=True)
-class _Turn:
-    """The programs of all cores, and what the host does before them."""
+class Stretch:
+    """What the host does, and then turns that follow each other without it: of each the programs of all cores."""
 
-    host: tuple[HostRun, ...]
-    programs: tuple[CoreStep, ...]
+    host: tuple[HostStep, ...]
+    turns: list[tuple[CoreStep, ...]]
+
+
+def stretches_of(model: CompiledModel, *, relay: bool) -> tuple[list[Stretch], tuple[HostStep, ...]]:
+    """The stretches of a model that is split, each as long as it can be (without ``relay``: of one turn), and what the
+    host does at the end."""
+    stretches: list[Stretch] = []
+    host: list[HostStep] = []
+    for step in model.steps:
+        if not isinstance(step, CoreStep):
+            host.append(step)
+        elif step.core == 0:
+            is_full = not relay or not stretches or len(stretches[-1].turns) == MOST_TURNS
+            if host or is_full or needs_host_before(model, step.turn):
+                stretches.append(Stretch(tuple(host), []))
+            stretches[-1].turns.append(tuple(each for each in model.programs if each.turn == step.turn))
+            host = []
+    return stretches, tuple(host)
+
+
+def needs_host_before(model: CompiledModel, turn: int) -> bool:
+    """Whether the host takes what the turn before has made, or gives what this one needs, beside its own steps."""
+    made = {name for step in model.programs for name in step.outputs}
+    given = {name for step in model.programs if step.turn == turn for name in step.inputs} - made
+    taken = {name for step in model.programs if step.turn == turn - 1 for name in step.outputs} & model.wanted_on_host
+    return bool(given or taken)
 
 
 class SplitModule:
@@ -49,17 +80,14 @@ class SplitModule:
         self.config = config
         self.results: tuple[SystemResult, ...] = ()
         """Of the last run: each turn of each item."""
+        self.relayed: tuple[RelayResult, ...] = ()
+        """Of the last run, where the cores started each other: each stretch of turns of each item."""
         self._core = core
-        self._turns: list[_Turn] = []
-        host: list[HostRun] = []
-        for step in model.steps:
-            if not isinstance(step, CoreStep):
-                host.append(HostRun.of(step, load_host(step.program)))
-            elif step.core == 0:
-                own = tuple(each for each in model.programs if each.turn == step.turn)
-                self._turns.append(_Turn(tuple(host), own))
-                host = []
-        self._last = tuple(host)
+        self._stretches, last = stretches_of(model, relay=config.relay)
+        *self._host, self._last = [
+            tuple(HostRun.of(step, load_host(step.program)) for step in steps)
+            for steps in (*(stretch.host for stretch in self._stretches), last)
+        ]
         self._wanted = model.wanted_on_host
         self._items = 0
         shared = constant_pages(core) if config.shared_reads else NOTHING
@@ -82,58 +110,99 @@ class SplitModule:
             if self._closed:
                 raise DeviceError(f"{self.model.name!r} was closed", hint="load it again")
             results: list[SystemResult] = []
+            relayed: list[RelayResult] = []
             try:
                 for item in values:
-                    self._run(item, results)
+                    self._run(item, results, relayed)
             except BaseException:
                 write_model(self.model, self.device.window(0))
                 raise
-            self.results, self._items = tuple(results), len(items)
+            self.results, self.relayed, self._items = tuple(results), tuple(relayed), len(items)
         return [{tensor.name: each[tensor.name] for tensor in self.model.outputs} for each in values]
 
-    def _run(self, values: dict[str, Array], results: list[SystemResult]) -> None:
-        """One item, turn by turn."""
+    def _run(self, values: dict[str, Array], results: list[SystemResult], relayed: list[RelayResult]) -> None:
+        """One item, stretch by stretch."""
         window = self.device.window(0)
-        for turn in self._turns:
-            for host in turn.host:
+        for stretch, steps in zip(self._stretches, self._host, strict=True):
+            for host in steps:
                 host.run(values, {}, [])
-            for step in turn.programs:
+            for step in stretch.turns[0]:
                 write_inputs(self._core, step, values, window)
-            done = self.device.run([core_program(self._core, step) for step in turn.programs])
+            turns = [[core_program(self._core, step) for step in turn] for turn in stretch.turns]
+            done: SystemResult | RelayResult
+            if self.config.relay:
+                done = self.device.relay(self._plan, list(zip(*turns, strict=True)), len(turns))
+                relayed.append(done)
+            else:
+                done = self.device.run(turns[0])
+                results.append(done)
             for core, result in done.faults.items():
                 raise CoreFaultError(f"core {core}: {result.fault}", result)
-            results.append(done)
-            for step in turn.programs:
+            for step in stretch.turns[-1]:
                 read_outputs(self._core, step, self._wanted, values, window)
         for host in self._last:
             host.run(values, {}, [])
 
     @property
+    def _plan(self) -> RelayPlan:
+        return RelayPlan.barrier(len(self.config.cores))
+
+    @property
     def turns(self) -> int:
         """Turns of an item."""
-        return len(self._turns)
+        return sum(len(stretch.turns) for stretch in self._stretches)
+
+    @property
+    def starts(self) -> int:
+        """Starts of an item by the host."""
+        return len(self._stretches)
 
     @property
     def cycles(self) -> int:
         """Of the last run, from the first start to the last end, turn after turn; without time of the host."""
-        return total_cycles(self.results)
+        return total_cycles(self.results) + sum(done.cycles or 0 for done in self.relayed)
 
     @property
     def latency(self) -> int:
         """Cycles of one item in the last run."""
         return self.cycles // self._items if self._items else 0
 
+    def waits(self) -> tuple[dict[int, int], ...]:
+        """In the last run, of each core the cycles without a program, by the core whose end it waited for; its own
+        number stands for what starts take. Empty where the host starts turns."""
+        waits: list[Counter[int]] = [Counter() for _ in self.config.cores]
+        for done in self.relayed:
+            for core, own in enumerate(relay_waits(self._plan, done.spans)):
+                waits[core] += own
+        return tuple(map(dict, waits)) if self.relayed else ()
+
+    def _alone(self) -> list[list[RunResult]]:
+        """Of each core an item's programs, on one that has its memory alone, by the timing model."""
+        alone: list[list[RunResult]] = [[] for _ in self.config.cores]
+        for step in self.model.programs:
+            alone[step.core].append(
+                predict(self._core.config, step.program, self.device.dram, offset=step.program_offset)
+            )
+        return alone
+
     def core_cycles(self) -> tuple[int, ...]:
         """Cycles of an item's programs on each core, on one that has its memory alone, by the timing model."""
-        cycles = [0] * len(self.config.cores)
-        for step in self.model.programs:
-            run = predict(self._core.config, step.program, self.device.dram, offset=step.program_offset)
-            cycles[step.core] += run.cycles or 0
-        return tuple(cycles)
+        return tuple(sum(run.cycles or 0 for run in own) for own in self._alone())
 
     def use(self) -> tuple[CoreUse, ...]:
         """What each core did in the last run."""
-        return core_uses(self.results, [len(self._turns)] * len(self.config.cores), self.core_cycles())
+        if not self.relayed:
+            return core_uses(self.results, [self.turns] * len(self.config.cores), self.core_cycles())
+        return tuple(
+            CoreUse(
+                items=self._items,
+                cycles=sum(len(span) for done in self.relayed for span in done.spans[core]),
+                alone=self._items * sum(run.cycles or 0 for run in own),
+                bytes_read=self._items * sum(run.bytes_read for run in own),
+                bytes_written=self._items * sum(run.bytes_written for run in own),
+            )
+            for core, own in enumerate(self._alone())
+        )
 
     def close(self) -> None:
         """Wait for the run in progress; later runs are refused."""

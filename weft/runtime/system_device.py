@@ -129,18 +129,20 @@ class SystemDevice:
         code = self._simulator.dram[first : first + size].copy()
         return TimedProgram(code=code, offset=program.offset, window_start=program.window_start)
 
-    def relay(self, plan: RelayPlan, programs: Sequence[CoreProgram], runs: int, host: Host) -> RelayResult:
-        """``runs`` runs of a program on each core, which start each other; ``host`` is called once all cores have ended
-        a run. Where time is the timing model's, the host takes none."""
+    def relay(
+        self, plan: RelayPlan, programs: Sequence[Sequence[CoreProgram]], runs: int, host: Host | None = None
+    ) -> RelayResult:
+        """``runs`` runs of each core, in turn of its programs, which start each other; ``host`` is called once all have
+        ended a run. Where time is the timing model's, the host takes none."""
         if self.kind == "rtl":
-            return cast("RtlSystem", self._simulator).relay(plan, programs, runs, host=host)
+            return cast("RtlSystem", self._simulator).relay(plan, programs, runs, host=host, shared=self.shared)
         with IMPORTS:
             from ..sim.relay_fsim import run_relay
             from ..sim.relay_timing import predict_relay
 
-        timed = [self._timed_program(core, program) for core, program in enumerate(programs)]
+        timed = [[self._timed_program(core, program) for program in own] for core, own in enumerate(programs)]
         done = run_relay(cast("FunctionalSystem", self._simulator), plan, programs, runs, host)
-        return done if done.faults else predict_relay(self.config, plan, timed, runs, self.dram)
+        return done if done.faults else predict_relay(self.config, plan, timed, runs, self.dram, shared=self.shared)
 
 
 class CoreOfSystem(LocalDevice):

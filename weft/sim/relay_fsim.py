@@ -6,19 +6,20 @@ from collections.abc import Sequence
 
 from ..hw.footprint import Footprint
 from ..hw.relay_plan import RelayPlan
-from .relay_run import Host, RelayResult, check_relay
+from .relay_run import Host, RelayResult, check_relay, check_turns, of_run
 from .result import RunResult
 from .system_fsim import FunctionalSystem, check_apart
-from .system_run import CoreProgram, check_programs
+from .system_run import CoreProgram
 
 Run = tuple[int, int]
 """A core, and the number of its run."""
 
 
 def run_relay(
-    system: FunctionalSystem, plan: RelayPlan, programs: Sequence[CoreProgram], runs: int, host: Host | None = None
-) -> RelayResult:
-    """``runs`` runs of each core's program, of which a fault ends all. ``host``: as for
+    system: FunctionalSystem, plan: RelayPlan, programs: Sequence[Sequence[CoreProgram]], runs: int,
+    host: Host | None = None,
+) -> RelayResult:  # fmt: skip
+    """``runs`` runs of each core, in turn of its programs, of which a fault ends all. ``host``: as for
     :meth:`~weft.sim.system_rtl.RtlSystem.relay`.
 
     Which runs of other cores were under way then is a matter of time: here none is. Errors as of
@@ -26,13 +27,13 @@ def run_relay(
     that may be under way at once.
     """
     check_relay(system.config, plan, programs, runs)
-    check_programs(system.config, programs)
-    apart = windows_apart(plan, programs, runs)
+    check_turns(system.config, programs)
+    apart = windows_apart(plan, [own[0] for own in programs], runs)
     last: list[RunResult | None] = [None] * len(programs)
     ended = [0] * len(programs)
     footprints: dict[Run, Footprint] = {}
     for core, number in (plan if host is None else plan.with_host()).order(runs):
-        simulator, program = system.cores[core], programs[core]
+        simulator, program = system.cores[core], of_run(programs[core], number)
         simulator.footprint = None if apart else footprints.setdefault((core, number), Footprint())
         start = program.window_start + number % plan.slots * plan.pitch
         result = simulator.run(program.offset, program.count, window_start=start, window_bytes=program.window_bytes)

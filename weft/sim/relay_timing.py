@@ -9,16 +9,16 @@ from ..hw.relay_plan import RelayPlan
 from ..hw.system_config import SystemConfig
 from .dram import DramModel
 from .errors import SimulationError
-from .relay_run import RelayResult, check_relay
+from .relay_run import RelayResult, check_relay, of_run
 from .timing import predict
 from .timing_ports import TimedProgram, predict_relayed
 
 
 def predict_relay(
-    config: SystemConfig, plan: RelayPlan, programs: Sequence[TimedProgram], runs: int,
+    config: SystemConfig, plan: RelayPlan, programs: Sequence[Sequence[TimedProgram]], runs: int,
     dram: DramModel | None = None, *, shared: range = range(0), every_cycle: bool = False,
 ) -> RelayResult:  # fmt: skip
-    """Predict ``runs`` runs of each core's program; their ``start`` says nothing. Errors as of
+    """Predict ``runs`` runs of each core, in turn of its programs; their ``start`` says nothing. Errors as of
     :func:`~weft.sim.system_timing.predict_system` and :func:`~weft.sim.relay_run.check_relay`."""
     check_relay(config, plan, programs, runs)
     memory = dram or DramModel.of(config.cores[0])
@@ -28,21 +28,22 @@ def predict_relay(
     if memory.banks is not None or config.port_count < len(config.cores):
         return predict_relayed(config, plan, programs, runs, memory, shared=shared, every_cycle=every_cycle)
     alone = [
-        predict(core, program.code, memory, offset=program.offset)
-        for core, program in zip(config.cores, programs, strict=True)
+        [predict(core, program.code, memory, offset=program.offset) for program in own]
+        for core, own in zip(config.cores, programs, strict=True)
     ]
-    spans = spans_of(plan, [result.cycles or 0 for result in alone], runs)
+    spans = spans_of(plan, [[result.cycles or 0 for result in own] for own in alone], runs)
     cycles = max(each[-1].stop for each in spans)
-    return RelayResult((runs,) * len(spans), tuple(alone), spans, cycles)
+    last = tuple(of_run(own, runs - 1) for own in alone)
+    return RelayResult((runs,) * len(spans), last, spans, cycles)
 
 
-def spans_of(plan: RelayPlan, cycles: Sequence[int], runs: int) -> tuple[tuple[range, ...], ...]:
-    """The cycles of each core's runs, each of which takes so many, whatever the others do."""
+def spans_of(plan: RelayPlan, cycles: Sequence[Sequence[int]], runs: int) -> tuple[tuple[range, ...], ...]:
+    """The cycles of each core's runs. Its programs, in turn, take so many, whatever the others do."""
     spans: list[list[range]] = [[] for _ in cycles]
     for core, number in plan.order(runs):
         waited = [spans[core][-1].stop] if number else []
         waited += [spans[other][number].stop for other in plan.after[core]]
         waited += [spans[other][number - plan.slots].stop for other in plan.room[core] if number >= plan.slots]
         start = max(waited) + HANDOVER_CYCLES if waited else 0
-        spans[core].append(range(start, start + cycles[core]))
+        spans[core].append(range(start, start + of_run(cycles[core], number)))
     return tuple(map(tuple, spans))

@@ -9,14 +9,22 @@ from ..hw.bus import PAGE_BYTES
 from ..hw.mac_array_packed import Multipliers
 from ..hw.register_windows import GROUP_MEMBERS, GROUP_WINDOW, SHARED_START, SHARED_STOP, WINDOW_BYTES
 from ..hw.registers import Control, Register, Status
-from ..hw.relay_plan import RelayControl, RelayPlan, RelayRegister, RelayStatus, mask_of, settings_of_plan
+from ..hw.relay_plan import (
+    RelayControl,
+    RelayPlan,
+    RelayRegister,
+    RelayStatus,
+    mask_of,
+    settings_of_plan,
+    settings_of_turns,
+)
 from ..hw.system_config import SystemConfig
 from . import harness
 from .build import Progress
 from .dram import DramModel
 from .errors import SimulationError
 from .harness import Outcome
-from .relay_run import Host, RelayResult, check_relay
+from .relay_run import Host, RelayResult, check_relay, check_turns
 from .result import EVENT, RunResult
 from .rtl import (
     BASE_ADDRESS,
@@ -86,23 +94,26 @@ class RtlSystem(RtlMachine):
         return SystemResult(results, begun, dram=self.dram_use())
 
     def relay(
-        self, plan: RelayPlan, programs: Sequence[CoreProgram], runs: int, *, host: Host | None = None,
+        self, plan: RelayPlan, programs: Sequence[Sequence[CoreProgram]], runs: int, *, host: Host | None = None,
         shared: range = NOTHING, cycle_limit: int = CYCLE_LIMIT,
     ) -> RelayResult:  # fmt: skip
-        """``runs`` runs of each core's program, all by one start: the cores start each other as ``plan`` says, and the
-        ``start`` of a program says nothing. After a fault no more begin. Errors as of :meth:`run` and
+        """``runs`` runs of each core, in turn of its programs, all by one start: the cores start each other as ``plan``
+        says, and the ``start`` of a program says nothing. After a fault no more begin. Errors as of :meth:`run` and
         :func:`~weft.sim.relay_run.check_relay`.
 
         With ``host``, only the runs whose windows are free are released at first. It is called once all cores have
         ended a run, while others go on; then the next run in that window is released.
         """
         check_relay(self.config, plan, programs, runs)
+        check_turns(self.config, programs)
         reach = (min(plan.slots, runs) - 1) * plan.pitch
-        for program in programs:
+        first_turn = [own[0] for own in programs]
+        for program in first_turn:
             check_window(program.window_start, program.window_bytes + reach, len(self.dram))
         cores = list(range(len(programs)))
-        writes = [*self._settings_of(programs, shared), (GROUP_MEMBERS, mask_of(frozenset(cores)))]
+        writes = [*self._settings_of(first_turn, shared), (GROUP_MEMBERS, mask_of(frozenset(cores)))]
         writes += settings_of_plan(plan, runs)
+        writes += settings_of_turns([[(each.offset, each.count) for each in own] for own in programs])
         starts = [harness.Start(RelayRegister.RELAY_CONTROL, RelayControl.START, 0)]
         if host is not None:
             writes += _served(plan, runs, 0)

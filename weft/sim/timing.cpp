@@ -78,14 +78,14 @@ uint64_t weft_timing_activity(void* machine, const WeftActivity** first) {
 // As weft_timing_predict, for `count` cores, whose ports share a DRAM with `banks` or (null) are one: a program each,
 // started in its cycle. With `traced`, that is the finished prediction with its traces, for weft_timing_shared_delete.
 // Evaluated cycles, or -1 if a program does not end, or -2 - i if an instruction of program i is illegal.
-// With a `relay` (null: without), each program runs several times, as that says; `spans` gets the cycles of all runs, core
-// by core, and `results` those of the last ones.
+// With a `relay` (null: without), each core runs several times, as that says: `programs` are those of all cores, turn by
+// turn; `spans` gets the cycles of all runs, core by core, and `results` those of the last ones.
 int64_t weft_timing_predict_shared(const WeftTimingProgram* programs, const WeftTimingSharedReads* shared,
                                    const WeftBanks* banks, uint64_t count, int64_t limit, int32_t every_cycle,
                                    WeftTimingResult* results, WeftTimingPortUse* use, WeftDramUse* dram, void** traced,
                                    const WeftTimingRelay* relay, WeftTimingSpan* spans) {
-    std::vector<std::vector<weft::Instruction>> decoded(count);
-    for (uint64_t i = 0; i < count; ++i) {
+    std::vector<std::vector<weft::Instruction>> decoded(relay ? count * relay->turns : count);
+    for (uint64_t i = 0; i < decoded.size(); ++i) {
         const WeftTimingProgram& program = programs[i];
         if (!weft::decode_program(*program.core, program.code, program.count, decoded[i])) return -2 - int64_t(i);
     }

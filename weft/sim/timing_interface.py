@@ -132,8 +132,8 @@ _RELAY = CStruct(
     "WeftTimingRelay",
     (
         *fields(
-            "int64_t", "runs", "handover", "slots"
-        ),  # runs of each core; cycles from an end to the begin that waits
+            "int64_t", "runs", "handover", "slots", "turns"
+        ),  # runs of each core; cycles from an end to the begin that waits; windows; programs of each core
         CField("pitch", "uint64_t"),  # bytes from one window to the next
         CField("after", "uint32_t", (system_config.MOST_CORES,)),  # a mask of programs, for each of them
         CField("room", "uint32_t", (system_config.MOST_CORES,)),

@@ -57,12 +57,13 @@ class Together:
 def predict_together(
     config: SystemConfig, ports: Sequence[int], programs: Sequence[TimedProgram | None], dram: DramModel, *,
     shared: range = range(0), trace: bool = False, every_cycle: bool = False, relay: RelayPlan | None = None,
-    runs: int = 1,
+    runs: int = 1, later: Sequence[Sequence[TimedProgram]] = (),
 ) -> Together:  # fmt: skip
     """The cores on these ports, of which there is one, or which have one DRAM with banks behind them.
 
-    A core that does not run asks for nothing. With ``relay``, for all cores of a system, each has so many ``runs``.
-    Errors as of :func:`~weft.sim.system_timing.predict_system`.
+    A core that does not run asks for nothing. With ``relay``, for all cores of a system, each has so many ``runs``,
+    in turn of its program and of those of the ``later`` turns. Errors as of
+    :func:`~weft.sim.system_timing.predict_system`.
     """
     ran = [
         (core, program) for core, program in enumerate(programs) if program is not None and config.ports[core] in ports
@@ -74,16 +75,16 @@ def predict_together(
         raise SimulationError("the timing model of cores that share a port knows no jitter and no reordering",
                               hint="use a memory without them, or RtlSystem")  # fmt: skip
     library = timing_library()
-    codes = []
-    for core, program in ran:
+    codes, programs_of_turns = [], ran + [each for turn in later for each in enumerate(turn)]
+    for core, program in programs_of_turns:
         code = np.ascontiguousarray(program.code, np.uint8)
         check_program(config.cores[core], code, program.offset)
         codes.append(code)
     described = [describe_core(config.cores[core], dram) for core, _ in ran]
     together = timing_interface.SharedReads(config.shared_reads, shared.start, shared.stop)
-    asked = (timing_interface.Program * len(ran))()
-    for place, ((core, program), code) in enumerate(zip(ran, codes, strict=True)):
-        asked[place].core = ctypes.addressof(described[place])
+    asked = (timing_interface.Program * len(codes))()
+    for place, ((core, program), code) in enumerate(zip(programs_of_turns, codes, strict=True)):
+        asked[place].core = ctypes.addressof(described[place % len(ran)])
         asked[place].code = code.ctypes.data
         asked[place].count = len(code) // config.cores[core].instruction_bytes
         asked[place].offset = program.offset
@@ -99,7 +100,7 @@ def predict_together(
     outcome = library.weft_timing_predict_shared(
         asked, ctypes.byref(together), None if banks is None else ctypes.byref(banks), len(ran), CYCLE_LIMIT,
         every_cycle, results, use, ctypes.byref(dram_use), ctypes.byref(machine) if trace else None,
-        None if relay is None else ctypes.byref(_described(relay, runs)), spans,
+        None if relay is None else ctypes.byref(_described(relay, runs, 1 + len(later))), spans,
     )  # fmt: skip
     commands, busy = None, {}
     try:
@@ -114,7 +115,7 @@ def predict_together(
     finally:
         library.weft_timing_shared_delete(machine)
     if outcome <= -2:
-        core = ran[-2 - outcome][0]
+        core = programs_of_turns[-2 - outcome][0]
         disassemble(config.cores[core], codes[-2 - outcome])  # raises, and says why
     if outcome < 0:
         raise SimulationError("a program does not end: its engines wait for each other",
@@ -142,21 +143,22 @@ def predict_together(
 
 
 def predict_relayed(
-    config: SystemConfig, plan: RelayPlan, programs: Sequence[TimedProgram], runs: int, dram: DramModel, *,
+    config: SystemConfig, plan: RelayPlan, programs: Sequence[Sequence[TimedProgram]], runs: int, dram: DramModel, *,
     shared: range = range(0), every_cycle: bool = False,
 ) -> RelayResult:  # fmt: skip
     """Cores that start each other, stepped together; as for :func:`~weft.sim.relay_timing.predict_relay`."""
     ports = range(config.port_count)
+    first, *later = zip(*programs, strict=True)
     done = predict_together(
-        config, ports, programs, dram, shared=shared, every_cycle=every_cycle, relay=plan, runs=runs
+        config, ports, first, dram, shared=shared, every_cycle=every_cycle, relay=plan, runs=runs, later=later
     )
     last = tuple(done.results[core] for core in range(len(programs)))
     cycles = max(each[-1].stop for each in done.spans)
     return RelayResult((runs,) * len(programs), last, done.spans, cycles, done.dram)
 
 
-def _described(plan: RelayPlan, runs: int) -> Any:
-    relay = timing_interface.Relay(runs, HANDOVER_CYCLES, plan.slots, plan.pitch)
+def _described(plan: RelayPlan, runs: int, turns: int) -> Any:
+    relay = timing_interface.Relay(runs, HANDOVER_CYCLES, plan.slots, turns, plan.pitch)
     for core, (after, room) in enumerate(zip(plan.after, plan.room, strict=True)):
         relay.after[core], relay.room[core] = mask_of(after), mask_of(room)
     return relay

@@ -15,6 +15,7 @@ class RelayModel {
         : plan_(plan), spans_(spans), ended_(count), waiting_(count, false) {}
 
     int64_t all_runs(unsigned count) const { return plan_ ? plan_->runs * count : count; }
+    int64_t turns() const { return plan_ ? plan_->turns : 1; }
 
     // The start of a core's first run; kNever if it waits for another core's.
     Cycle starts(unsigned core, Cycle own) {
@@ -33,7 +34,8 @@ class RelayModel {
         waiting_[core] = false;
         return now + plan_->handover;
     }
-    // The program with the window of the core's next run.
+    // The program of the core's next run, and its window.
+    int64_t turn(unsigned core) const { return ended_[core] % plan_->turns; }
     WeftTimingProgram moved(unsigned core, WeftTimingProgram program) const {
         program.window_start += uint64_t(ended_[core] % plan_->slots) * plan_->pitch;
         return program;

@@ -11,7 +11,7 @@ namespace {
 
 class SystemMachine {
   public:
-    // `banks`: null if addresses decide nothing.
+    // `banks`: null if addresses decide nothing. `programs`: those of all cores for the first turn, then for the next.
     SystemMachine(const WeftTimingProgram* programs, const WeftTimingSharedReads& shared, const WeftBanks* banks,
                   std::vector<std::vector<Instruction>> decoded, bool trace, RelayModel relay)
         : decoded_(std::move(decoded)),
@@ -19,7 +19,7 @@ class SystemMachine {
           relay_(std::move(relay)),
           trace_(trace),
           banks_(banks ? new Banks(*banks, trace) : nullptr) {
-        const unsigned count = unsigned(decoded_.size());
+        const unsigned count = unsigned(decoded_.size() / relay_.turns());
         std::vector<unsigned> members;
         for (unsigned i = 0; i < count; ++i) {
             const size_t port = programs[i].port;
@@ -41,7 +41,7 @@ class SystemMachine {
         for (unsigned i = 0; i < count; ++i) {
             models_.push_back(nullptr);
             starts_.push_back(0);
-            begin_run(i, programs[i], relay_.starts(i, programs[i].start));
+            begin_run(i, i, programs[i], relay_.starts(i, programs[i].start));
         }
     }
 
@@ -70,7 +70,8 @@ class SystemMachine {
                 const Cycle start = relay_.next(i, now + 1);
                 if (start == kNever) continue;
                 over[i] = false;
-                begin_run(i, relay_.moved(i, programs_[i]), start);
+                const uint64_t which = relay_.turn(i) * count + i;
+                begin_run(i, which, relay_.moved(i, programs_[which]), start);
             }
             if (!left) {
                 for (unsigned i = 0; i < count; ++i) use[i] = port_of(i).use(places_[i].place);
@@ -123,9 +124,9 @@ class SystemMachine {
 
     MemoryPort& port_of(unsigned core) { return *ports_[places_[core].port]; }
 
-    void begin_run(unsigned i, WeftTimingProgram program, Cycle start) {
+    void begin_run(unsigned i, uint64_t which, WeftTimingProgram program, Cycle start) {
         program.start = starts_[i] = start;
-        models_[i] = std::make_unique<CoreModel>(*program.core, decoded_[i], uint32_t(program.offset), trace_);
+        models_[i] = std::make_unique<CoreModel>(*program.core, decoded_[which], uint32_t(program.offset), trace_);
         port_of(i).connect(places_[i].place, *models_[i], program);
     }
 

@@ -131,6 +131,10 @@ MUTANTS = (
         "if distances[core][core] == 0]", "if distances[core][core] == 0 and core in plan.after[core]]", PLANS,
     ),
     Mutant(
+        "plan-barrier-without-order", "hw/relay_plan.py", "missing order",
+        "(frozenset(range(cores)),) * cores)", "(frozenset(),) * cores)", PLANS,
+    ),
+    Mutant(
         "plan-one-window-too-few", "hw/relay_plan.py", "off by one",
         "distance > plan.slots:", "distance > plan.slots + 1:", PLANS,
     ),

@@ -67,7 +67,15 @@ MUTANTS = (
     ),
     Mutant(
         "split-item-without-the-host-at-its-end", "runtime/split_module.py", "forgotten part",
-        "self._last = tuple(host)", "self._last = tuple(host[:0])", ITEMS,
+        "return stretches, tuple(host)", "return stretches, tuple(host[:0])", ITEMS,
+    ),
+    Mutant(
+        "split-stretch-without-what-the-host-gives", "runtime/split_module.py", "dropped condition",
+        "return bool(given or taken)", "return bool(taken)", ITEMS,
+    ),
+    Mutant(
+        "split-stretch-without-what-the-host-takes", "runtime/split_module.py", "dropped condition",
+        "return bool(given or taken)", "return bool(given)", ITEMS,
     ),
     Mutant(
         "split-latency-of-all-items", "runtime/split_module.py", "forgotten part",

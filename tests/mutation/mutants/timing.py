@@ -197,6 +197,10 @@ MUTANTS = (
         "program.window_start += uint64_t(ended_[core] % plan_->slots) * plan_->pitch;", "",
         ("tests/sim/test_relay.py",),
     ),
+    Mutant(
+        "model-turns-of-one-program", "sim/timing_relay.h", "wrong index",
+        "ended_[core] % plan_->turns", "ended_[core] % plan_->turns * 0", ("tests/sim/test_relay.py",),
+    ),
     # Engines
     Mutant(
         "model-three-forwards", "sim/timing_compute.h", "missing forward",

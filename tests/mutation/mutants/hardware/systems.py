@@ -116,6 +116,32 @@ MUTANTS = (
         "base + (self.shift << PAGE_BYTES.bit_length() - 1)", "base", RELAY,
     ),
     Mutant(
+        "relay-one-turn-more", "hw/relay.py", "off by one",
+        "turn.eq(Mux(turn + 1 == self.turns, 0, turn + 1))", "turn.eq(Mux(turn == self.turns, 0, turn + 1))", RELAY,
+    ),
+    Mutant(
+        "relay-begins-in-the-last-turn", "hw/relay.py", "state that survives",
+        "m.d.sync += [ended.eq(0), slot.eq(0), shift.eq(0), turn.eq(0)]",
+        "m.d.sync += [ended.eq(0), slot.eq(0), shift.eq(0)]", RELAY,
+    ),
+    Mutant(
+        "relay-programs-of-any-core", "hw/relay.py", "address decode",
+        "write.en.eq((self.turn_count != 0) & (self.turn[TURN_BITS:] == core))",
+        "write.en.eq(self.turn_count != 0)", RELAY,
+    ),
+    Mutant(
+        "relay-turns-outlive-the-relay", "hw/relay.py", "state that survives",
+        "self.in_turn[core].eq(busy[core] & (self.turns != 0))", "self.in_turn[core].eq(self.turns != 0)", RELAY,
+    ),
+    Mutant(
+        "relay-one-program-for-all-turns", "hw/core.py", "wrong wire",
+        "Mux(self.in_turn, self.turn_offset, offset)", "offset", RELAY,
+    ),
+    Mutant(
+        "relay-counts-of-the-registers", "hw/core.py", "wrong wire",
+        "Mux(self.in_turn, self.turn_count, count)", "count", RELAY,
+    ),
+    Mutant(
         "windows-all-are-of-core-0", "hw/register_windows.py", "address decode",
         "chosen.eq(1 << number)", "chosen.eq(1)", TESTS,
     ),
