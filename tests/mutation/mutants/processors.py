@@ -11,7 +11,17 @@ LEVELS = ("tests/compiler/targets/cpu/test_levels.py",)
 DEPTHWISE = ("tests/compiler/targets/cpu/test_depthwise.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 
+SMALL_MOVES = ("tests/compiler/targets/loops/test_small_moves.py",)
+
 MUTANTS = (
+    Mutant(
+        "rows-moved-again-at-each-read", "compiler/targets/loops/kernels.py", "check ignored",
+        '"moved") if node in group.moved_rows else narrow', '"moved") if False else narrow', SMALL_MOVES,
+    ),
+    Mutant(
+        "moves-before-what-combines-more-than-rows", "compiler/targets/loops/small_moves.py", "condition",
+        "bool(combining) and all(map(_along_rows", "bool(combining) and any(map(_along_rows", SMALL_MOVES,
+    ),
     Mutant(
         "dequantise-contracted-with-what-follows", "compiler/targets/llvm/expressions.py", "wrong value",
         'if op == "mul" and a.dtype == "float32" and _is_whole(a)',

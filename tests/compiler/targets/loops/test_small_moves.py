@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -50,6 +51,7 @@ def test_what_is_between_moves_is_one_kernel(made: object, monkeypatch: pytest.M
     result = made(X)  # type: ignore[operator]
     assert len(kernels(result)) == 1
     assert len(kernels(result, FusionLimits())) > 1
+    assert not group_calls(result, LIMITS)[0].moved_rows  # each element is read where it lies
     limits = processor.fusion_limits
     monkeypatch.setattr(processor, "fusion_limits", lambda core: replace(limits(core), moved_bytes=4096))
     module = Module(Function((X,), result, Attrs({"name": "main", "outputs": ("out",)})))
@@ -98,9 +100,80 @@ def test_reductions_keep_their_order_of_summation() -> None:
     assert kernels(call("nn.softmax", scores, axis=2))[-1] == ("nn.softmax",)
 
 
+def softmax(x: Expr) -> Call:
+    return call("nn.softmax", x, axis=len(x.shape) - 1)
+
+
+def scores(x: Expr) -> Call:
+    """Rows of 21 of 32 channels, 16 of which lie together, as an accelerator gives them."""
+    sliced = call("slice", x, starts=(0, 0, 0), sizes=(3, 21, 10), steps=(1, 1, 1))
+    return call("transpose", call("reshape", sliced, shape=(3, 1, 21, 10)), perm=(0, 1, 3, 2))
+
+
+def merged(x: Expr) -> Call:
+    """Every other row and column of an image beside the others."""
+    images = call("reshape", x, shape=(4, 6, 40))
+    parts = [call("slice", images, starts=(row, column, 0), sizes=(2, 3, 40), steps=(2, 2, 1))
+             for row, column in ((0, 0), (1, 0), (0, 1), (1, 1))]  # fmt: skip
+    return call("concat", *parts, axis=2)
+
+
+@pytest.mark.parametrize("rows", [softmax, norm])
+@pytest.mark.parametrize("moves", [scores, merged])
+@pytest.mark.parametrize("widens", [True, False])
+def test_rows_are_moved_by_the_kernel_that_combines_them(
+    rows: Callable[[Expr], Expr], moves: Callable[[Expr], Expr], widens: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one kernel, which gives what it gives without moves, to the bit."""
+    x = Var("x", TensorType((3, 32, 10), "int8" if widens else "float32"))
+    moved = moves(x)
+    given_ = {"x": np.random.default_rng(0).integers(-128, 128, x.type.shape).astype(x.dtype)}
+    scale = Constant(np.float32(0.05))
+    body = rows(call("dequantise", moved, scale, Constant(np.int8(3))) if widens else moved)
+    module = Module(Function((x,), body, Attrs({"name": "main", "outputs": ("out",)})))
+    apart = weft.load(compiled(module)).run(given_)["out"]
+    limits = processor.fusion_limits
+    monkeypatch.setattr(processor, "fusion_limits", lambda core: replace(limits(core), moved_bytes=4096))
+    model = compiled(module)
+    assert [layer.operators[-1] for layer in model.layers] == [body.op]
+    for step in model.steps:
+        assert isinstance(step, HostStep)
+        check_host_program(step.program)
+    np.testing.assert_array_equal(weft.load(model).run(given_)["out"], apart)
+
+
+def test_rows_that_others_need_or_of_large_tensors_whose_elements_lie_apart_are_moved_before() -> None:
+    turned_around = call("transpose", X, perm=(0, 2, 1))
+    both = Tuple((softmax(turned_around), call("nn.abs", turned_around)))
+    assert ("transpose",) in kernels(both)
+    assert ("transpose",) in kernels(softmax(turned_around), replace(LIMITS, moved_bytes=64))
+    x = Var("x", TensorType((6, 200, 16), "int8"))
+    together = call("reshape", call("transpose", x, perm=(1, 0, 2)), shape=(200, 96))
+    widened = call("dequantise", together, Constant(np.float32(0.5)), Constant(np.int8(3)))
+    assert [each for each in kernels(softmax(widened), replace(LIMITS, moved_bytes=64)) if each != ("reshape",)] == [
+        ("transpose", "reshape", "dequantise", "nn.softmax")
+    ]
+
+
+def test_what_combines_other_axes_than_rows_keeps_moves_apart() -> None:
+    columns = call("nn.softmax", call("transpose", X, perm=(0, 2, 1)), axis=1)
+    assert kernels(columns) == [("transpose",), ("nn.softmax",)]
+    summed = call("nn.reduce_sum", call("transpose", X, perm=(0, 2, 1)), axes=(1,), keepdims=True)
+    assert len(kernels(summed)) == 2
+
+
+@dataclass(frozen=True)
+class AnyAttention:
+    def makes(self, product: Call, anchor: Call) -> bool:
+        return True
+
+
 def test_products_take_nothing_in() -> None:
-    product = call("nn.matmul", call("transpose", X, perm=(0, 2, 1)), X)
+    turned_around = call("transpose", X, perm=(0, 2, 1))
+    product = call("nn.matmul", turned_around, X)
     assert [members for members in kernels(product) if "nn.matmul" in members] == [("nn.matmul",)]
+    attention = call("nn.matmul", softmax(product), call("nn.abs", Var("v", TensorType((4, 8, 8), "float32"))))
+    assert ("nn.matmul", "nn.softmax", "nn.matmul") in kernels(attention, replace(LIMITS, attention=AnyAttention()))
 
 
 def unpacked(groups: int, pixels: int, block: int, perm: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Var, Call]:

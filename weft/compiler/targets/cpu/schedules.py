@@ -82,7 +82,8 @@ def schedule_plain(schedule: te.Schedule) -> None:
             else:
                 _plain_reduction(schedule, name, block)
         elif name in rows:
-            unroll_lanes(schedule, own_loops(schedule, name)[-1:])
+            for lanes in _with_whole_parts(schedule, name, own_loops(schedule, name))[-1:]:
+                schedule.vectorize(lanes)
         else:
             _plain_loops(schedule, name, schedule.get_loops(name))
 
@@ -163,9 +164,7 @@ def _is_long_sum(schedule: te.Schedule, name: str) -> bool:
 
 
 def _plain_loops(schedule: te.Schedule, name: str, loops: Sequence[Var]) -> None:
-    if loops and (size := _whole_in_indices(schedule, name, loops[-1])):
-        loops = *loops[:-1], *schedule.split(loops[-1], size)
-        tidy(schedule)
+    loops = _with_whole_parts(schedule, name, loops)
     for loop in loops[:-1]:
         schedule.parallel(loop)
     if loops:
@@ -174,6 +173,16 @@ def _plain_loops(schedule: te.Schedule, name: str, loops: Sequence[Var]) -> None
             outer, inner = schedule.split(inner, largest_divisor(extent_of(schedule, inner), 1024))
             schedule.parallel(outer)
         schedule.vectorize(inner)
+
+
+def _with_whole_parts(schedule: te.Schedule, name: str, loops: Sequence[Var]) -> Sequence[Var]:
+    """Loops of which the innermost is divided where indices divide it."""
+    size = _whole_in_indices(schedule, name, loops[-1]) if loops else 0
+    if not size:
+        return loops
+    parts = schedule.split(loops[-1], size)
+    tidy(schedule)
+    return *loops[:-1], *parts
 
 
 def _whole_in_indices(schedule: te.Schedule, name: str, loop: Var) -> int:

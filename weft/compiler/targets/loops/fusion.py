@@ -25,7 +25,7 @@ from .columns import columns_of
 from .fusion_limits import FusionLimits
 from .phases import joins_phases
 from .quantised_weights import is_weight_only
-from .small_moves import joined_by_moves, starts
+from .small_moves import joined_by_moves, moved_rows, reduces_rows, starts
 from .widening_reads import widened_by
 
 COST_OF_ROWS = 16
@@ -39,7 +39,7 @@ class FusedGroup:
 
     ``inputs``: values from outside that are not constant. ``anchor``: the member that is not elementwise, if any.
     ``reason``: why NumPy has to run it; empty where it is compiled. ``boundaries``: for each input that an operator
-    makes, why that operator is not a member.
+    makes, why that operator is not a member. ``moved_rows``: members whose results are stored, a row at a time.
     """
 
     members: tuple[Call, ...]
@@ -47,6 +47,7 @@ class FusedGroup:
     anchor: Call | None
     reason: str = ""
     boundaries: tuple[str, ...] = ()
+    moved_rows: frozenset[Call] = frozenset()
 
     @property
     def root(self) -> Call:
@@ -154,13 +155,6 @@ def _multiplies_floats(node: Call) -> bool:
     return role_of(node) is Role.MATRIX_PRODUCT and not is_weight_only(node)
 
 
-def _reduces_rows(node: Call) -> bool:
-    """Whether each row of an operand becomes one element."""
-    if _kind(node) is not Fusion.REDUCTION or operator(str(node.op)).anchor is not Anchor.REDUCTION:
-        return False
-    return bool(node.attr("keepdims")) and tuple(node.attr("axes")) == (len(node.shape) - 1,)
-
-
 @dataclass
 class _Fuser:
     """A group that grows from its root towards its operands.
@@ -180,6 +174,7 @@ class _Fuser:
     times: dict[Expr, int] = field(default_factory=dict)
     refused: dict[Expr, str] = field(default_factory=dict)
     cut: dict[Call, None] = field(default_factory=dict)
+    moved_rows: frozenset[Call] = frozenset()
 
     def fused(self) -> FusedGroup:
         waiting: list[Call] = []
@@ -211,7 +206,7 @@ class _Fuser:
         ordered = _ordered(self.root, self.times)
         inputs = _outside(ordered)
         stops = tuple(_boundary(value, self._reason(value)) for value in inputs if not isinstance(value, Var))
-        return FusedGroup(ordered, inputs, self.anchor, "", stops)
+        return FusedGroup(ordered, inputs, self.anchor, "", stops, self.moved_rows)
 
     def _join(self, node: Call, times: int, waiting: list[Call]) -> None:
         self.members.append(node)
@@ -403,6 +398,7 @@ class _Fuser:
         if FusedGroup(members, _outside(members), self.anchor).is_alias:
             return
         joined = joined_by_moves(self.members, self.uses, self.elsewhere, self.limits, self.why_not_compiled)
+        self.moved_rows = moved_rows(members, joined)
         self.members += joined
         self.times |= dict.fromkeys(joined, 1)
 
@@ -427,7 +423,7 @@ class _Fuser:
         if self.anchor is not None or not self.limits.row_statistics or len(self.root.shape) in (0, 1):
             return
         found = self._of_rows()
-        while any(map(_reduces_rows, found)):  # what something else needs, too, or too often, is not computed here
+        while any(map(reduces_rows, found)):  # what something else needs, too, or too often, is not computed here
             times = self._times_of(found)
             inside = [*self.members, *found]
             made = [
@@ -454,7 +450,7 @@ class _Fuser:
                     continue
                 if not isinstance(arg.type, TensorType) or arg.shape not in (shape, (*shape[:-1], 1)):
                     continue
-                wanted = _kind(arg) is Fusion.ELEMENTWISE or (_reduces_rows(arg) and arg.args[0].shape == shape)
+                wanted = _kind(arg) is Fusion.ELEMENTWISE or (reduces_rows(arg) and arg.args[0].shape == shape)
                 if wanted and not self.why_not_compiled(arg):
                     found[arg] = None
                     waiting.append(arg)
@@ -468,19 +464,19 @@ class _Fuser:
             if node in found:
                 users = [user for user in (*self.members, *found) if node in user.args]
                 repeats = sum(user.args.count(node) * (self.times | times).get(user, 1) for user in users)
-                times[node] = 1 if _reduces_rows(node) else repeats
+                times[node] = 1 if reduces_rows(node) else repeats
         return times
 
     def _is_of_rows(self, node: Call, found: list[Call]) -> bool:
         """Whether a value is one of rows, or is made for or of such: any other is left to the kernel that makes it. A
         value of a row that takes long is made once, in a kernel of its own."""
         if node.shape != self.root.shape:
-            return _reduces_rows(node) or operator(str(node.op)).cost <= COST_OF_ROWS
+            return reduces_rows(node) or operator(str(node.op)).cost <= COST_OF_ROWS
         if any(arg in found for arg in node.args):
             return True
         users = [user for user in (*self.members, *found) if node in user.args]
         behind = any(isinstance(arg, Call) and starts(arg) and self.uses[arg] == 1 for arg in node.args)
-        return (all(map(_reduces_rows, users)) and not behind) or widened_by(node, self.uses)
+        return (all(map(reduces_rows, users)) and not behind) or widened_by(node, self.uses)
 
     def _before(self, user: Call, value: Expr) -> FusedGroup | None:
         """The kernel that would make an operand which nothing but ``user`` needs; None where there is no such."""

@@ -130,7 +130,7 @@ def lower_members(
             narrow = narrow_requantise(node, view(0, node.args[0]), partial(constant, node))
         if narrow is None:
             narrow = lower_call(operands.builder, node, [view(place, arg) for place, arg in enumerate(node.args)])
-        known[node] = narrow
+        known[node] = operands.builder.stored(narrow, "moved") if node in group.moved_rows else narrow
     return known[group.root]
 
 

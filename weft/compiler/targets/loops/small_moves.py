@@ -18,7 +18,7 @@ import numpy as np
 
 from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Array, Call, Constant, Expr, GraphError, TensorType
-from ...graph.registry import Fusion, apply, operator
+from ...graph.registry import Anchor, Fusion, Role, apply, operator, role_of
 from ...operators.index import indices_of
 from .fusion_limits import FusionLimits
 
@@ -50,10 +50,11 @@ def joined_by_moves(
 
     ``members``: the kernel so far, its root first; ``elsewhere``: members of other kernels. A kernel with a product, or
     another operator that reads elements more than once, has nothing joined: sums of floats keep the order that they
-    have without moves.
+    have without moves. So do those of a kernel of rows, which moves a row before it reads it (`moved_rows`).
     """
     root = members[0]
-    if not all(map(_each_element_once, members)):
+    rows = _combines_rows(members)
+    if not rows and not all(map(_each_element_once, members)):
         return []
     if not _is_small(root, limits):
         return _joined_in_parts(members, uses, elsewhere, limits, refuses)
@@ -63,7 +64,9 @@ def joined_by_moves(
     while waiting:
         node = waiting.pop(0)
         for arg in dict.fromkeys(each for each in node.args if isinstance(each, Call)):
-            if arg in times or arg in elsewhere or not _each_element_once(arg) or not _is_small(arg, limits):
+            if arg in times or arg in elsewhere or not _each_element_once(arg):
+                continue
+            if not is_move(arg) and (rows or not _is_small(arg, limits)):
                 continue
             inside = [*members, *joined]
             readers = [member for member in inside if arg in member.args]
@@ -72,6 +75,8 @@ def joined_by_moves(
             if any(arg is indices_of(member) for member in readers):  # they are looked at before the kernel runs
                 continue
             often, size = sum(times[member] * member.args.count(arg) for member in readers), arg.tensor_type.size
+            if rows and not all(map(is_move, readers)):
+                often = size  # it is stored
             if often > size and operator(str(arg.op)).cost > COST_TO_REPEAT:
                 continue
             if often > REPEATED * size or is_behind_a_start(arg) or refuses(arg):
@@ -80,6 +85,32 @@ def joined_by_moves(
             joined.append(arg)
             waiting.append(arg)
     return joined
+
+
+def moved_rows(members: Collection[Call], joined: Collection[Call]) -> frozenset[Call]:
+    """Of what `joined_by_moves` gave a kernel of rows, the moves whose results it stores, row by row: what combines
+    rows reads elements again."""
+    if not _combines_rows(members):
+        return frozenset()
+    return frozenset(move for move in joined if any(move in member.args for member in members))
+
+
+def _combines_rows(members: Collection[Call]) -> bool:
+    """Whether a kernel combines elements along whole rows, and no others: a softmax, or what needs statistics."""
+    combining = [member for member in members if not _each_element_once(member)]
+    return bool(combining) and all(map(_along_rows, combining))
+
+
+def _along_rows(node: Call) -> bool:
+    return reduces_rows(node) or (role_of(node) is Role.SOFTMAX and node.attr("axis") == len(node.shape) - 1)
+
+
+def reduces_rows(node: Call) -> bool:
+    """Whether each row of an operand becomes one element."""
+    entry = operator(node.op) if isinstance(node.op, str) else None
+    if entry is None or (entry.fusion, entry.anchor) != (Fusion.REDUCTION, Anchor.REDUCTION):
+        return False
+    return bool(node.attr("keepdims")) and tuple(node.attr("axes")) == (len(node.shape) - 1,)
 
 
 def _joined_in_parts(
