@@ -18,9 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.tune.database import Database
-from weft.explore.measure import Network, integer_module, layers_of, measure, open_network
+from weft.explore.measure import Network, integers, layers_of, measure, open_network
 from weft.explore.space import Design
 from weft.hw.config import load_config
 from weft.hw.dram_rate import DramRate
@@ -54,7 +53,7 @@ def main() -> int:
     design = Design(config, rate, vthreads=2, chains=False)
     networks = [open_network(build(name, size=arguments.size)) for name in arguments.networks]
     for each in networks:
-        integer_module(each.path, each.digest, config.batch, Blocks.of(config).product_block, config.tables > 0)
+        integers(design, each)
 
     def judged(network: Network, judge: LayerJudge) -> int:
         return sum(layer.cost.cycles for layer in layers_of(design, network, judge))

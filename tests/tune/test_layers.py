@@ -11,7 +11,15 @@ import pytest
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.tune.database import Database
 from weft.compiler.tune.errors import TuningError
-from weft.explore.measure import Network, measure, measure_layers, open_network, packed
+from weft.explore.measure import (
+    Network,
+    integer_module,
+    integers,
+    measure,
+    measure_layers,
+    open_network,
+    packed,
+)
 from weft.explore.space import Design
 from weft.hw.config import PYNQ, TINY
 from weft.hw.dram_rate import DramRate
@@ -39,6 +47,14 @@ def test_the_sum_is_near_the_linked_program(digits: Network, design: Design) -> 
     assert sum(row[2] for row in layers.layers) == layers.cycles
     assert 0.8 * whole.vector < layers.vector < 1.2 * whole.vector
     assert 0.8 * whole.array < layers.array < 1.2 * whole.array
+
+
+def test_what_designs_share_is_done_once(digits: Network) -> None:
+    module = integers(DESIGN, digits)
+    before = integer_module.cache_info().misses
+    packed(DESIGN, digits)
+    assert integers(replace(DESIGN, vthreads=1), digits) is module
+    assert integer_module.cache_info().misses == before
 
 
 def test_waits_for_weights_are_less_by_what_the_bus_had_time_for() -> None:

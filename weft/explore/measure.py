@@ -156,7 +156,7 @@ def packed(design: Design, network: Network) -> Module:
     before = [each.name for each in integer_passes(block, tables=tables, core=True, rounding=rounding)]
     passes = find_target("accel").passes(options, quantised=True)[len(before) :]
     with collector_waits():
-        return PassManager(passes, ran=before).run(_integers(design, network))
+        return PassManager(passes, ran=before).run(integers(design, network))
 
 
 def _integer_form(design: Design) -> tuple[int, bool, str]:
@@ -164,7 +164,8 @@ def _integer_form(design: Design) -> tuple[int, bool, str]:
     return Blocks.of(core).product_block, core.tables > 0, core.rounding
 
 
-def _integers(design: Design, network: Network) -> Module:
+def integers(design: Design, network: Network) -> Module:
+    """A network after the passes that designs with cores of like products share; they are done once."""
     return integer_module(network.path, network.digest, design.config.batch, *_integer_form(design))
 
 
@@ -172,7 +173,7 @@ def compiled(design: Design, network: Network, module: Module | None = None) -> 
     """A network compiled for a design, as a user would. ``module``: what :func:`packed` made of it, if that was called.
     It serves the usual memory; for another the faster of two compilations is taken, each packed for its own."""
     if module is None or not is_usual(design.config, design.rate):
-        module = _integers(design, network)
+        module = integers(design, network)
     job = Job(measure=program_cycles if design.chains else None)
     chosen = {"config": design.config, "dram": design.rate, "vthreads": design.vthreads}
     model = compile_model(module, "accel", chosen, job=job)
