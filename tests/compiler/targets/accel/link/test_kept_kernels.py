@@ -230,7 +230,7 @@ def test_a_network_with_a_changed_layer_has_the_program_of_a_cold_compilation(se
         return Layer(chance.choice([4, 8, 12]), chance.choice([1, 3]), chance.choice([1, 2]), chance.choice([0, 0, 4]))
 
     layers = [layer() for _ in range(4)]
-    options = {"vthreads": chance.choice([1, 2]), "chains": chance.random() < 0.5}
+    options: dict[str, Any] = {"vthreads": chance.choice([1, 2]), "chains": chance.random() < 0.5}
     compiled(layers_in_a_row(layers), **options)
     for _ in range(2):
         layers[chance.randrange(len(layers))] = layer()

@@ -7,15 +7,17 @@ and the address. So one walk serves wherever its functions stand: only places ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from .....hw.config import TABLE_ENTRIES
-from .....hw.isa import Engine, Gemm, Instruction, Load, Loop, Store, Vector
+from .....hw.isa import INSTRUCTION_TYPES, Engine, Gemm, Instruction, Load, Loop, Opcode, Store, Vector
 from .....hw.memories import Memory
 from ..stream.scratchpads import Ring, Zone
 from ..stream.stream import Access, Issue
@@ -60,14 +62,14 @@ class Take(NamedTuple):
 @dataclass(frozen=True)
 class Form:
     """What instructions have in common that differ in nothing but addresses. ``fields``: of the instruction, without
-    those at ``addressed``; ``sets``: memory, extents and strides of the accesses; ``reads`` and ``writes``: which of
-    these they are."""
+    those at ``addressed``; ``sets``: memory, extents and strides of the accesses; so many of these, the first, are
+    ``reads``, and which of them are ``writes``."""
 
     kind: type[Instruction]
     fields: tuple[tuple[str, Any], ...]
     addressed: tuple[str, ...]
     sets: tuple[tuple[Memory, tuple[int, ...], tuple[int, ...]], ...]
-    reads: tuple[int, ...]
+    reads: int
     writes: tuple[int, ...]
 
 
@@ -95,12 +97,23 @@ class Unplaced:
         """What a walk has found. ``turns``: its requests, and the numbers of those whose room was given back."""
         takes: dict[Take, int] = {}
         order = [-1 - each if isinstance(each, int) else takes.setdefault(each, len(takes)) for each in turns]
-        forms: dict[Form, int] = {}
-        form_of, addresses = [], []
+        numbers_of: dict[tuple[Any, ...], int] = {}
+        forms: list[Form] = []
+        form_of: list[int] = []
+        addresses: list[int] = []
         for issue in issues:
-            form, own = _form(issue)
-            form_of.append(forms.setdefault(form, len(forms)))
-            addresses += own
+            instruction, accesses = issue.instruction, list(issue.reads)
+            writes = tuple([_place(each, accesses) for each in issue.writes])
+            own = _fields(instruction)
+            sets = tuple([(each.memory, each.extents, each.strides) for each in accesses])
+            form = own.others(instruction.__dict__), own, sets, len(issue.reads), writes
+            number = numbers_of.setdefault(form, len(forms))
+            if number == len(forms):
+                forms.append(Form(type(instruction), tuple(zip(own.names, form[0], strict=True)), own.addressed,
+                                  sets, len(issue.reads), writes))  # fmt: skip
+            form_of.append(number)
+            addresses += own.addresses(instruction)
+            addresses += [each.start for each in accesses]
         numbers = np.array(addresses, np.int64)
         return cls(
             tuple(takes), np.array(order, np.int32), tuple(forms), np.array(form_of, np.int32),
@@ -130,15 +143,15 @@ class Unplaced:
         forms = [(dict(form.fields), form) for form in self.forms]
         at = 0
         for number, tile in zip(self.form_of.tolist(), self.tile_of.tolist(), strict=True):
-            fields, form = forms[number]
+            common, form = forms[number]
             if form.kind is Loop:
-                engine, level, wanted = _register(fields)
+                engine, level, wanted = _register(common)
                 held[engine][level] = wanted
                 if known[engine].pop(level, None) == wanted:
                     continue  # only the first of a register meets what was there before
             instruction: Any = object.__new__(form.kind)  # `replace` takes several times as long
             own = instruction.__dict__
-            own.update(fields)
+            own.update(common)
             for name in form.addressed:
                 own[name] = addresses[at]
                 at += 1
@@ -149,8 +162,7 @@ class Unplaced:
                 accesses.append(Access(memory, addresses[at], extents, strides))
                 at += 1
             yield Issue(
-                instruction, tuple([accesses[each] for each in form.reads]),
-                tuple([accesses[each] for each in form.writes]), layer, tile,
+                instruction, tuple(accesses[: form.reads]), tuple([accesses[each] for each in form.writes]), layer, tile
             )  # fmt: skip
 
 
@@ -160,33 +172,45 @@ def _register(fields: Mapping[str, Any]) -> tuple[Engine, int, tuple[int, int, i
     return fields["engine"], fields["level"], wanted
 
 
-def _form(issue: Issue) -> tuple[Form, list[int]]:
-    """The form of an instruction, and its addresses: those of its fields, then of its accesses."""
-    instruction = issue.instruction
-    fields = dict(instruction.__dict__)
-    names = _addressed(instruction)
-    addresses = [fields.pop(name) for name in names]
-    if "table" in names:
-        addresses[-1] = (addresses[-1] - 1) * TABLE_ENTRIES
-    numbers: dict[int, int] = {}
-    accesses: list[Access] = []
-    for access in (*issue.reads, *issue.writes):
-        if id(access) not in numbers:
-            numbers[id(access)] = len(accesses)
-            accesses.append(access)
-    sets = tuple([(each.memory, each.extents, each.strides) for each in accesses])
-    reads, writes = (tuple([numbers[id(each)] for each in own]) for own in (issue.reads, issue.writes))
-    form = Form(type(instruction), tuple(fields.items()), names, sets, reads, writes)
-    return form, [*addresses, *(each.start for each in accesses)]
+def _place(access: Access, accesses: list[Access]) -> int:
+    """Where an access stands among others; it is added if it is none of them."""
+    for place, each in enumerate(accesses):
+        if each is access:
+            return place
+    accesses.append(access)
+    return len(accesses) - 1
 
 
-def _addressed(instruction: Instruction) -> tuple[str, ...]:
-    """The fields that hold addresses; `Vector.table`, a number of a table, stands last."""
+class _Fields(NamedTuple):
+    """Fields of a kind of instructions that are ``addressed``, and the ``names`` of the others."""
+
+    addressed: tuple[str, ...]
+    names: tuple[str, ...]
+    others: Callable[[Mapping[str, Any]], tuple[Any, ...]]
+
+    def addresses(self, instruction: Instruction) -> list[int]:
+        """What the addressed fields hold; of a table its first entry."""
+        found: list[int] = [instruction.__dict__[name] for name in self.addressed]
+        if self.addressed[-1:] == ("table",):
+            found[-1] = (found[-1] - 1) * TABLE_ENTRIES
+        return found
+
+
+@lru_cache(maxsize=64)
+def _fields_of(opcode: Opcode, addressed: tuple[str, ...]) -> _Fields:
+    names = tuple(each.name for each in fields(INSTRUCTION_TYPES[opcode]) if each.name not in addressed)
+    return _Fields(addressed, names, itemgetter(*names))
+
+
+def _fields(instruction: Instruction) -> _Fields:
+    """The fields that hold addresses, and others; `Vector.table`, a number of a table, stands last."""
     match instruction:
         case Load() | Store():
-            return ("index", "offset")
+            addressed: tuple[str, ...] = ("index", "offset")
         case Gemm():
-            return ("dst", "src", "wgt")
+            addressed = ("dst", "src", "wgt")
         case Vector(b_immediate=immediate, table=table):
-            return ("dst", "a", *(() if immediate else ("b",)), *(("table",) if table else ()))
-    return ()
+            addressed = ("dst", "a", *(() if immediate else ("b",)), *(("table",) if table else ()))
+        case _:
+            addressed = ()
+    return _fields_of(instruction.opcode, addressed)
