@@ -52,12 +52,14 @@ PIECE = 1 << 18
 class Wish:
     """What is asked of a compilation, beside the model, its target and the target's options.
 
-    ``measured``: chains of layers are judged by the timing model.
+    ``measured``: chains of layers are judged by the timing model. ``kernels``: of LiteRT, whose integers are meant
+    (`weft.from_litert`); a file of another format is refused then.
     """
 
     strict: bool = False
     keep: bool = False
     measured: bool = True
+    kernels: str | None = None
 
 
 def compile_kept(
@@ -75,7 +77,7 @@ def compile_kept(
 ) -> CompiledModel | OpenModel:
     """As `compiler.compile.compile_model`; what was compiled before is loaded, unless ``cache`` is false. ``begin`` is
     called before the work, where there is any."""
-    subject = None
+    subject, given = None, model
     own = isinstance(target, str) and target in OWN and passes is None
     own = own and not plugins(FRONT_ENDS) and not plugins(OPERATORS)  # whose code may change under one version
     if cache and own and isinstance(target, str) and dump is None:
@@ -88,12 +90,17 @@ def compile_kept(
         from .compiler.compile import compile_model
         from .compiler.targets.target import Job
 
+    if wish.kernels is not None:
+        with IMPORTS:
+            from .compiler.frontends import from_litert
+
+        model = from_litert(model, kernels=wish.kernels)
     measure = _cycles if wish.measured else None
     kernels = _kernels_key() if cache and own and target == "accel" and dump is None else None
     job = Job(wish.strict, wish.keep, progress, dump, measure, kernels)
     made = compile_model(model, target, options, shapes=shapes, passes=passes, job=job)
     if subject is not None and isinstance(made, CompiledModel):
-        _keep(subject, made, model)
+        _keep(subject, made, given)
     return made
 
 

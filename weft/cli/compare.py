@@ -18,6 +18,7 @@ from .output import (
     ConfigOption,
     InputOption,
     JsonOption,
+    KernelsOption,
     SeedOption,
     ShapeOption,
     err,
@@ -27,7 +28,7 @@ from .output import (
     table,
     wide_console,
 )
-from .source import given_model
+from .source import as_read, given_model
 
 
 @app.command("compare")
@@ -42,6 +43,7 @@ def compare_command(
     seed: SeedOption = 0,
     shape: ShapeOption = None,
     calibrate_with: CalibrateOption = None,
+    kernels: KernelsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a model in two places; print the error of each tensor that both make, and the first that differs."""
@@ -50,9 +52,10 @@ def compare_command(
     with progress("reading the model", err) as status:
         from ..compiler.frontends import module_and_tail, read
 
-        module, tail = given_model(model, shape, calibrate_with, status.update), None
+        module, tail = given_model(model, shape, calibrate_with, status.update, kernels), None
         if isinstance(module, Path):
-            module, tail = module_and_tail(read(module), parse_shapes(shape), require_quantised=False)
+            source = read(as_read(module, kernels))
+            module, tail = module_and_tail(source, parse_shapes(shape), require_quantised=False)
         values = read_inputs(model_inputs(module), inputs, seed, module_indices(module))
         check_inputs(values, model_inputs(module), batches=False)
         status.update(f"running on {first} and {second}")

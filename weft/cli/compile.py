@@ -21,6 +21,7 @@ from .output import (
     CacheOption,
     CalibrateOption,
     JsonOption,
+    KernelsOption,
     ShapeOption,
     beside,
     check_places,
@@ -33,6 +34,7 @@ from .output import (
     table,
     wide_console,
 )
+from .source import as_read, check_kernels
 from .target_options import Chosen, options_of, with_target_options
 
 if TYPE_CHECKING:  # a model that was compiled before needs no compiler: what a command needs is imported in it
@@ -80,6 +82,7 @@ def compile_command(
     equalise: EqualiseOption = False,
     correct_bias: BiasOption = False,
     adaround: RoundingOption = False,
+    kernels: KernelsOption = None,
     dump: Annotated[Path | None, output_folder(help="Folder for the loop IR of every kernel, as text.")] = None,
     objects: Annotated[
         Path | None, output_folder(help="Also a folder of object files for the processor (target cpu): docs/cpu.md.")
@@ -113,13 +116,14 @@ def compile_command(
         shapes = parse_shapes(shape)
         whole: Path | Module = model
         if calibrate_with is not None:
+            check_kernels(kernels)
             from .calibrated import Improvements, quantised_module
 
             improvements = Improvements(equalise, correct_bias, adaround)
             whole = quantised_module(model, shapes, calibrate_with, ranges or "minmax", improvements, status.update)
         compiled = compile_kept(
-            whole, target, options, shapes=shapes, passes=pass_options(added, own, check, diff), wish=Wish(strict),
-            progress=status.update, dump=folder, cache=cache,
+            whole, target, options, shapes=shapes, passes=pass_options(added, own, check, diff),
+            wish=Wish(strict, kernels=kernels), progress=status.update, dump=folder, cache=cache,
         )  # fmt: skip
         if isinstance(compiled, OpenModel):
             open_sizes = ", ".join(f"{each.name}={each}" for each in compiled.inputs)
@@ -134,7 +138,7 @@ def compile_command(
         certificate = None
         if certify_it:
             status.update("proving the programs")
-            certificate = certify(compiled, whole)
+            certificate = certify(compiled, as_read(whole, kernels))
         from ..runtime.artifact import save
 
         save(compiled, path)

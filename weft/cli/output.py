@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import RenderableType
@@ -51,6 +51,13 @@ SeedOption = Annotated[int, typer.Option(min=0, help="Seed of random inputs.")]
 CalibrateOption = Annotated[
     Path | None,
     input_file("--calibrate", metavar="FILE", help="Quantise a float model by the examples in FILE (.npz or .npy)."),
+]
+Kernels = Literal["default", "reference"]
+"""As `compiler.frontends.litert.kernels.KERNELS`, which takes a compiler to import."""
+
+KernelsOption = Annotated[
+    Kernels | None,
+    typer.Option("--kernels", help="Of a LiteRT file: the set of LiteRT's kernels whose integers are meant."),
 ]
 CacheOption = Annotated[
     bool, typer.Option("--cache/--no-cache", help="Load what was compiled before, if nothing has changed.")

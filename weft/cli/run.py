@@ -16,7 +16,7 @@ from ..api import load
 from ..compiler.graph.dtypes import dtype_name
 from ..compiler.model import CompiledModel, OpenModel, TensorSpec
 from ..hw.system_config import load_system
-from ..kept_models import compile_kept
+from ..kept_models import Wish, compile_kept
 from ..progress import Updates, progress
 from ..runtime.array_files import arrays_in, write_arrays
 from ..runtime.device import SIMULATORS, Device, device_forms, device_kind, memory_of, open_device
@@ -36,6 +36,7 @@ from .output import (
     CalibrateOption,
     InputOption,
     JsonOption,
+    KernelsOption,
     SeedOption,
     ShapeOption,
     check_places,
@@ -64,21 +65,23 @@ DEVICES = {"accel": "a core", "cpu": "this machine's processor", "opencl": "a GP
 def compiled_source(
     source: Path, target: str | None, shape: list[str] | None, added: list[str] | None, own: list[PassRecord],
     chosen: Chosen, status: Updates, *, cache: bool = True, calibrate: Path | None = None, inputs: Path | None = None,
+    kernels: str | None = None,
 ) -> CompiledModel | OpenModel:  # fmt: skip
     """The artifact in a file, or the model in it, compiled. ``own`` receives the records of the ``added`` passes. A
     file of ``inputs`` is looked at before the work; with an artifact it is left to the caller."""
     if is_artifact(source):
-        return opened_artifact(source, chosen, target=target, shape=shape, calibrate=calibrate, **{"pass": added})
+        return opened_artifact(source, chosen, target=target, shape=shape, calibrate=calibrate, kernels=kernels,
+                               **{"pass": added})  # fmt: skip
     name = target or DEFAULT_TARGET
     passes = pass_options(added, own)
     options = options_of(name, chosen)
     begin = partial(check_inputs_of, inputs, source, parse_shapes(shape))
     if calibrate is not None:
         begin()
-    whole = given_model(source, shape, calibrate, status.update)
+    whole = given_model(source, shape, calibrate, status.update, kernels)
     shapes = parse_shapes(shape) if calibrate is None else None
-    return compile_kept(whole, name, options, shapes=shapes, passes=passes, progress=status.update, cache=cache,
-                        begin=begin)  # fmt: skip
+    return compile_kept(whole, name, options, shapes=shapes, passes=passes, wish=Wish(kernels=kernels),
+                        progress=status.update, cache=cache, begin=begin)  # fmt: skip
 
 
 def check_device(name: str | None, target: str | None = None) -> None:
@@ -146,6 +149,7 @@ def run(
     seed: SeedOption = 0,
     shape: ShapeOption = None,
     calibrate_with: CalibrateOption = None,
+    kernels: KernelsOption = None,
     added: PassOption = None,
     cache: CacheOption = True,
     as_json: JsonOption = False,
@@ -173,8 +177,9 @@ def run(
         parse_dram_kind(memory)
     with progress("reading", err) as status:
         compiled = compiled_source(
-            source, target, shape, added, own, chosen, status, cache=cache, calibrate=calibrate_with, inputs=inputs
-        )
+            source, target, shape, added, own, chosen, status, cache=cache, calibrate=calibrate_with, inputs=inputs,
+            kernels=kernels,
+        )  # fmt: skip
         if system is not None:
             if record is not None or trace is not None or request is not None:
                 raise DeviceError("--record, --trace and --waves are of one core", hint="run without --system")

@@ -43,12 +43,31 @@ def opened_artifact(source: Path, chosen: Chosen, **arguments: object) -> Compil
 
 
 def given_model(
-    source: Path, shape: list[str] | None, examples: Path | None, report: Callable[[str], None]
-) -> Path | Module:
-    """What a command compiles of a file: the file itself or, with ``examples``, its float model in 8 bits."""
+    source: Path, shape: list[str] | None, examples: Path | None, report: Callable[[str], None],
+    kernels: str | None = None,
+) -> Path | Module:  # fmt: skip
+    """What a command compiles of a file: the file itself or, with ``examples``, its float model in 8 bits. CompileError
+    for such a model with ``kernels``, which differ in 8 bits alone."""
     if examples is None:
         return source
+    check_kernels(kernels)
     return calibrated_module(source, parse_shapes(shape), examples, report)
+
+
+def as_read(model: Path | Module, kernels: str | None) -> Any:
+    """The model itself or, where ``kernels`` are named, a LiteRT file as it was read for them. ModelError for another
+    file."""
+    if kernels is None or not isinstance(model, Path):
+        return model
+    from ..compiler.frontends import from_litert
+
+    return from_litert(model, kernels=kernels)
+
+
+def check_kernels(kernels: str | None) -> None:
+    """CompileError if kernels are asked for where a float model becomes one in 8 bits."""
+    if kernels is not None:
+        raise CompileError("--kernels is for LiteRT files that are in 8 bits already", hint="leave out --calibrate")
 
 
 def calibrated_module(

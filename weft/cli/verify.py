@@ -10,7 +10,8 @@ import typer
 from ..progress import progress
 from ..runtime.artifact import load as load_artifact
 from .app import app
-from .output import JsonOption, err, input_file, out, print_json
+from .output import JsonOption, KernelsOption, err, input_file, out, print_json
+from .source import as_read
 
 if TYPE_CHECKING:
     from ..verify import Certificate
@@ -32,6 +33,7 @@ def verify(
         Path | None,
         input_file("--model", "-m", help="The ONNX model that it was made of. Without: the artifact's own graph."),
     ] = None,
+    kernels: KernelsOption = None,
     integers: Annotated[
         str | None, typer.Option(help="The option of that name at compilation. Default: what the artifact says.")
     ] = None,
@@ -49,7 +51,8 @@ def verify(
     from ..api import certify
 
     with progress("proving", err):
-        certificate = certify(compiled, model, integers=integers, seed=chosen, repeat=repeat)
+        whole = None if model is None else as_read(model, kernels)
+        certificate = certify(compiled, whole, integers=integers, seed=chosen, repeat=repeat)
     if as_json:
         print_json(certificate.record())
     else:

@@ -48,7 +48,8 @@ def from_litert(model: str | Path | bytes, *, kernels: str = DEFAULT) -> LitertS
     """
     source = open_model(model, kernels)
     if source is None:
-        raise ModelError("no LiteRT file: such a file has TFL3 from its fifth byte on", at=_place(model))
+        hint = "only LiteRT files have kernels to choose" if kernels != DEFAULT else ""
+        raise ModelError("no LiteRT file: such a file has TFL3 from its fifth byte on", at=_place(model), hint=hint)
     return source
 
 
