@@ -54,6 +54,18 @@ CASES = (
     Convolution("volume", (16, 28, 28), 32, 32, (3, 3, 3)),
     Convolution("volume", (8, 14, 14), 64, 64, (3, 3, 3), stride=2),
     Convolution("volume", (8, 14, 14), 64, 64, (1, 1, 1)),
+    Convolution("spectrum", (16000,), 1, 257, (512,), stride=160),  # real and imaginary parts of a Fourier transform
+    Convolution("spectrum", (16000,), 1, 402, (400,), stride=160),
+    Convolution("spectrum", (16000,), 1, 64, (400,), stride=160),
+    Convolution("spectrum", (16000,), 2, 40, (251,), stride=4),
+    Convolution("spectrum", (100,), 257, 1, (512,), stride=160, transposed=True),  # and back
+    Convolution("odd channels", (28, 28), 64, 21, (1, 1)),  # classes of pixels
+    Convolution("odd channels", (13, 13), 512, 255, (1, 1)),  # boxes
+    Convolution("odd channels", (28, 28), 64, 67, (3, 3)),
+    Convolution("odd channels", (28, 28), 67, 64, (3, 3)),
+    Convolution("odd channels", (56, 56), 32, 1, (3, 3)),  # a mask
+    Convolution("odd channels", (56, 56), 32, 3, (9, 9)),  # an image
+    Convolution("odd channels", (500,), 32, 1, (7,)),  # a wave
 )  # fmt: skip
 
 

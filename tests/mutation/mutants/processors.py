@@ -7,6 +7,7 @@ from .mutant import Mutant
 PAIRS = ("tests/compiler/targets/cpu/test_pair_products.py",)
 ORDER = ("tests/compiler/targets/loops/test_order.py",)
 PAIR_IMAGES = ("tests/compiler/targets/cpu/test_pair_convolutions.py",)
+IMAGES = ("tests/compiler/targets/cpu/test_convolution.py",)
 LEVELS = ("tests/compiler/targets/cpu/test_levels.py",)
 DEPTHWISE = ("tests/compiler/targets/cpu/test_depthwise.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
@@ -144,6 +145,19 @@ MUTANTS = (
         "the-bias-keeps-what-data-is-too-high-by", "compiler/targets/loops/convolution.py", "wrong result",
         "(bias.value.astype(np.int64) - excess).astype(np.int32)", "(bias.value.astype(np.int64)).astype(np.int32)",
         LEVELS,
+    ),
+    Mutant(
+        "blocks-are-filled-beside-what-is-not", "compiler/targets/loops/convolution.py", "check ignored",
+        "all(placement.layout(held(value)).block == block for", "all(True for", IMAGES,
+    ),
+    Mutant(
+        "constants-of-channels-nobody-uses-are-missing", "compiler/targets/loops/convolution.py", "index",
+        "whole = replace(node, value=filled(node.value, anchor.shape[1], channels))", "whole = node", IMAGES,
+    ),
+    Mutant(
+        "unused-channels-hold-nothing", "compiler/targets/loops/convolution.py", "wrong value",
+        "value = value.take(np.minimum(np.arange(wanted), size - 1), axis)",
+        "value = np.pad(value, [(0, wanted - size if each == axis else 0) for each in range(value.ndim)])", IMAGES,
     ),
     Mutant(
         "the-row-left-over-is-the-first", "compiler/targets/loops/depthwise.py", "index",

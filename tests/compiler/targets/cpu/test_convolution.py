@@ -9,6 +9,7 @@ from weft.compiler.graph import Call, Constant, Expr, TensorType, Var, call
 from weft.compiler.targets.cpu.processor import host_target, named_target
 from weft.compiler.targets.cpu.tiles import convolution_tile, grouped_tile, pieces
 from weft.compiler.targets.loops.convolution import data_block, result_block
+from weft.compiler.targets.loops.layouts import PREFERRED_BLOCKS
 
 from .test_link import GENERATOR, bytes_, check, floats, kinds, module_of
 
@@ -151,6 +152,44 @@ def test_blocks_hold_whole_groups_or_parts_of_one(
     assert result_block(value) == (blocks[1] if blocks else 0)
     if blocks:
         assert data_block(value, 0) == blocks[0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_channels_that_fill_no_block(data: st.DataObject) -> None:
+    """Long kernels and large strides over few channels, and odd counts of channels made and taken, with constants of
+    each channel, residual sums and poolings behind; in floats and in integers."""
+    draw = data.draw
+    integer = draw(st.booleans())
+    taken, middle, made = (draw(st.sampled_from(counts)) for counts in ((1, 2, 3, 17), (3, 13, 19, 37, 67), (1, 7, 33)))
+    kernel, stride, width = draw(st.integers(1, 40)), draw(st.sampled_from([1, 3, 16])), draw(st.integers(40, 90))
+    pads = (0, draw(st.integers(0, 3)), 0, draw(st.integers(0, 3)))
+    name, make = ("conv2d", bytes_) if integer else ("nn.conv2d", floats)
+    x = Var("x", TensorType((draw(st.integers(1, 2)), taken, 1, width), "int8" if integer else "float32"))
+    value: Expr = call(name, x, make(middle, taken, 1, kernel), strides=(1, stride), pads=pads)
+    value = requantised(value) if integer else call("nn.add", value, floats(1, middle, 1, 1))
+    if draw(st.booleans()) and not integer:
+        size = floats(value.shape[3])
+        value = call("nn.divide", call("nn.add", value, size), call("nn.clip", floats(1, middle, 1, 1), low=0.5))
+    if draw(st.booleans()):
+        window = {"kernel": (1, 2), "strides": (1, 1), "pads": (0, 1, 0, 0), "dilations": (1, 1)}
+        value = call("max_pool" if integer else "nn.max_pool", value, **window)
+    last: Expr = call(name, value, make(made, middle, 1, 1))
+    if not integer and draw(st.booleans()):
+        again = call(name, value, make(middle, middle, 1, 3), pads=(0, 1, 0, 1))
+        residual = value if draw(st.booleans()) else call("nn.clip", Var("y", again.tensor_type), low=0.0)
+        params = (x,) if residual is value else (x, residual.args[0])
+        check(module_of(last, call("nn.add", again, residual), params=params), draw(st.sampled_from([1, 2])), 2e-5)
+        return
+    check(module_of(requantised(last) if integer else last, params=(x,)), draw(st.sampled_from([1, 2])), 2e-5)
+
+
+@pytest.mark.parametrize("made", [3, 7, 21, 67, 127, 257, 402])
+def test_odd_counts_of_channels_have_whole_registers(made: int) -> None:
+    value = call("nn.conv2d", Var("x", TensorType((1, 1, 1, 900), "float32")), floats(made, 1, 1, 400))
+    block = result_block(value)
+    assert block in PREFERRED_BLOCKS
+    assert 3 * (-made % block) <= made
 
 
 @pytest.mark.parametrize("width", [13, 17, 31, 37])

@@ -20,10 +20,10 @@ from .byte_pairs import PairedWeights, by_pairs
 from .convolution_sums import byte_sums, float_sums, grouped_sums, packed_bytes, pair_sums, word_sums
 from .fusion import FusedGroup
 from .kernels import Array, Kernel, Operands, Tile, finished, lower_members
-from .layouts import PAIR, PREFERRED_BLOCKS, QUAD, UINT8_OFFSET, Layout, channel_block, halo_of, to_memory
+from .layouts import PAIR, PREFERRED_BLOCKS, QUAD, UINT8_OFFSET, Layout, channel_block, filled_block, halo_of, to_memory
 from .narrow_requantise import adds_bias
 from .phases import joins_phases
-from .placement import Placement
+from .placement import Placement, held
 from .product import Step
 
 STEPS: dict[str, Step] = {"float32": "floats", "int8": "bytes", "bfloat16": "pairs"}
@@ -60,10 +60,11 @@ def is_token_product(call: Call) -> bool:
 
 
 def result_block(call: Call) -> int:
-    """Channels in a block of a convolution's result: of one group, or of some whole groups; 0 if neither can be."""
+    """Channels in a block of a convolution's result: of one group, or of some whole groups; 0 if neither can be. Of one
+    group the last block may have channels that nobody uses."""
     channels, groups = call.shape[1], call.attr("groups")
     if groups == 1:
-        return channel_block(channels)
+        return filled_block(channels)
     block = channel_block(channels)
     if group_in_block(call, block):
         return block
@@ -80,6 +81,8 @@ def data_block(call: Call, present: int) -> int:
     channels = call.args[1].shape[1]  # of a group
     if present and present % multiple == 0 and (call.attr("groups") == 1 or channels % present == 0):
         return present
+    if multiple == 1 and channels > PREFERRED_BLOCKS[0]:
+        return filled_block(channels)
     return channel_block(channels, multiple)
 
 
@@ -172,7 +175,10 @@ class ConvolutionKernels:
         if group.anchor is None or not self.needs_blocks(group.anchor):
             return None
         phases = prod(joined_phases(group))
-        return Layout(channel_block(group.root.shape[1]) if phases > 1 else result_block(group.anchor))
+        if phases > 1:
+            return Layout(channel_block(group.root.shape[1]))
+        block = result_block(group.anchor)
+        return Layout(block if may_fill(group, placement, block) else channel_block(group.anchor.shape[1]))
 
     def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         if group.anchor is None:
@@ -188,7 +194,8 @@ class ConvolutionKernels:
             raise CompileError("it has no convolution with constant weights", at=f"kernel {group.name!r}")
         operands = Operands(Builder(), layouts)
         data, data_layout = operands.tensor(anchor.args[0]), layouts[anchor.args[0]]
-        channels, block = anchor.shape[1], layout.block
+        block = layout.block
+        channels = -(-anchor.shape[1] // block) * block  # the last may be there to fill a block only
         group_channels = group_in_block(anchor, block)
         phases = joined_phases(group)
         if group_channels:
@@ -196,7 +203,7 @@ class ConvolutionKernels:
         else:
             row = anchor.shape[-1], channels // anchor.attr("groups") // prod(phases), block
             tile = self.schedule.tile(*row)
-        weights = anchor.args[1].value
+        weights = filled(anchor.args[1].value, anchor.shape[1], channels, axes=1)
         step = STEPS[anchor.args[0].dtype]
         sums = grouped_sums if group_channels else SUMS[step]
         paired, form = None, ""
@@ -210,10 +217,12 @@ class ConvolutionKernels:
 
         def constant(call: Call, place: int, node: Constant) -> View:
             axis = 0 if len(node.shape) == 1 else 1
-            return operands.constant(node, axis if len(node.shape) > axis else None)
+            whole = replace(node, value=filled(node.value, anchor.shape[1], channels))
+            view = operands.constant(whole, axis if len(node.shape) > axis else None)
+            return replace(view, shape=node.shape)
 
         if data.dtype == "uint8":
-            views = without_excess(group, views[anchor], weights, operands, constant)
+            views = without_excess(group, views[anchor], weights[: anchor.shape[1]], operands, constant)
         own = replace(group, members=group.members[:-1]) if prod(phases) > 1 else group
         result = lower_members(own, operands, views, constant)
         tiles = channels // tile.lanes // prod(phases)
@@ -253,6 +262,25 @@ class ConvolutionKernels:
         return None, f"words; by pairs in 16 bits {twice} once more"
 
 
+def may_fill(group: FusedGroup, placement: Placement, block: int) -> bool:
+    """Whether a kernel can make channels that nobody uses, up to whole blocks: all that it reads beside the data of its
+    convolution has them, too."""
+    anchor = group.anchor
+    if anchor is None or anchor.shape[1] % block == 0:
+        return True
+    others = {arg for member in group.members if member is not anchor for arg in member.args} & set(group.inputs)
+    return all(placement.layout(held(value)).block == block for value in others if not isinstance(value, Constant))
+
+
+def filled(value: Array, channels: int, wanted: int, axes: int | None = None) -> Array:
+    """An array of which each axis of ``channels`` elements, of the first ``axes``, has as many as ``wanted``: the last
+    repeated. So channels that nobody uses hold no value that the last one does not hold, as an infinity."""
+    for axis, size in enumerate(value.shape[:axes]):
+        if size == channels != wanted:
+            value = value.take(np.minimum(np.arange(wanted), size - 1), axis)
+    return value
+
+
 def without_excess(
     group: FusedGroup, sums: View, weights: Array, operands: Operands,
     constant: Callable[[Call, int, Constant], View],
@@ -270,5 +298,5 @@ def without_excess(
         requantise = replace(readers[0], args=(anchor, less, *readers[0].args[2:]))
         views: dict[Expr, View] = {anchor: sums}
         return {**views, readers[0]: lower_members(replace(group, members=(requantise,)), operands, views, constant)}
-    held = operands.array(excess.astype(np.int32))
-    return {anchor: View(sums.shape, sums.dtype, lambda index: sums[index] - held[index[1]])}
+    known = constant(anchor, 1, Constant(excess.astype(np.int32)))
+    return {anchor: View(sums.shape, sums.dtype, lambda index: sums[index] - known[index[1:2]])}

@@ -194,7 +194,7 @@ def _first_block(call: Call, tile: Tile, blocks: int) -> Callable[[tir.Expr], ti
 def _accumulator(call: Call, tile: Tile, value: Callable[..., te.Reduction], stage: str = "acc") -> View:
     """The stage that adds up, seen as the convolution's result."""
     batch, channels, *sizes = call.shape
-    acc = te.compute((batch, channels // tile.lanes, *sizes, tile.lanes), value, stage)
+    acc = te.compute((batch, -(-channels // tile.lanes), *sizes, tile.lanes), value, stage)
 
     def read(index: tuple[tir.Expr, ...]) -> tir.Expr:
         n, c, *places = index

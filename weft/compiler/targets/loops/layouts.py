@@ -25,6 +25,9 @@ BLOCKED_RANKS = (4, 5)
 """Axes of the tensors that may be blocked: images and volumes."""
 
 PREFERRED_BLOCKS = (16, 8, 4)
+MOST_UNUSED, MOST_UNUSED_OF_FEW = 8, 3
+"""One unused channel for so many others is worth it, to fill a block; the second where they are less than one block."""
+
 UINT8_OFFSET = 128
 """What is added to an int8 value that is held as uint8."""
 
@@ -118,6 +121,19 @@ def channel_block(channels: int, multiple: int = 1) -> int:
     if block % multiple == 0:
         return block
     return multiple * min(4, -(-channels // multiple))
+
+
+def filled_block(channels: int) -> int:
+    """Channels that should lie together where the last block may have some that nobody uses: 16, 8 or 4, unless too
+    many would be unused."""
+    block = channel_block(channels)
+    if block in PREFERRED_BLOCKS:
+        return block
+    if channels < PREFERRED_BLOCKS[0]:
+        whole = min(each for each in PREFERRED_BLOCKS if each >= channels)
+        return whole if MOST_UNUSED_OF_FEW * (whole - channels) <= channels else block
+    few = (each for each in PREFERRED_BLOCKS if MOST_UNUSED * (-channels % each) <= channels)
+    return next(few, PREFERRED_BLOCKS[-1])
 
 
 def view_of(tensor: te.Tensor, shape: tuple[int, ...], dtype: tir.DType, layout: Layout) -> View:
