@@ -155,3 +155,26 @@ def test_attention_over_any_number_of_words_and_sentences() -> None:
 def test_options_are_checked_before_a_size_is_known(target: str, options: dict[str, Any]) -> None:
     with pytest.raises(CompileError):
         weft.compile(MODEL, target=target, **options)
+
+
+ROWS = """m (float[N, H, W] x) => (float[A, B] y) {
+    rows = Constant <value = int64[2] {-1, 48}> ()
+    many = Reshape (x, rows)
+    y = Relu (many)
+}"""
+"""Only some sizes are good: those whose product is a multiple of 48."""
+
+
+def test_one_size_is_fixed_and_others_stay_open() -> None:
+    model = onnx.parser.parse_model(HEAD + ROWS)
+    with pytest.raises(ModelError, match="in which -1 leaves a size open"):
+        weft.compile(model, target="cpu")
+    opened = weft.compile(model, target="cpu", shapes={"x": (1, 48, -1)})
+    assert isinstance(opened, weft.OpenModel)
+    assert [str(each) for each in opened.inputs] == ["float32[1, 48, W]"]
+    module = weft.load(opened)
+    for width in (1, 7):
+        values = np.random.default_rng(width).standard_normal((1, 48, width), np.float32)
+        np.testing.assert_array_equal(module.run(values)["y"], np.maximum(values, 0).reshape(-1, 48))
+    with pytest.raises(ModelError, match=r"dimension 2 .*is dynamic"):
+        weft.compile(model, target="accel", shapes={"x": (1, 48, -1)})

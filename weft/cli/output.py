@@ -42,7 +42,11 @@ ConfigOption = Annotated[
     str, typer.Option("--config", "-c", help=f"Core: {', '.join(NAMED)}, or a JSON file with the fields of CoreConfig.")
 ]
 ShapeOption = Annotated[
-    list[str] | None, typer.Option("--shape", help="Shape of a dynamic input, as NAME=1x3x224x224; repeat for more.")
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        help="Shape of a dynamic input, as NAME=1x3x224x224, or 1x3x48x? where a size stays open; repeat for more.",
+    ),
 ]
 InputOption = Annotated[
     Path | None, input_file("--input", "-i", help="A .npz with one array per input, or a .npy. Default: random.")
@@ -166,12 +170,12 @@ def print_report(tables: Sequence[RenderableType], path: Path) -> None:
 
 
 def parse_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
-    """``--shape`` options; InputError for one that is none."""
+    """``--shape`` options, as `weft.compile` takes them; InputError for one that is none."""
     shapes = {}
     for text in texts or ():
         name, _, sizes = text.rpartition("=")
         try:
-            shapes[name] = tuple(int(size) for size in sizes.split("x"))
+            shapes[name] = tuple(-1 if size == "?" else int(size) for size in sizes.split("x"))
         except ValueError:
             raise InputError(f"--shape {text!r} is not NAME=1x3x224x224") from None
     return shapes

@@ -112,6 +112,9 @@ class _Sampling:
         return self.step * (self.far + 2 * number)
 
 
+LEFT_OPEN = -1
+"""In the shape that is given for an input: a size that stays as the model has it."""
+
 SAMPLINGS = (_Sampling(1, 41), _Sampling(32, 7))
 """Small sizes first; then those of images that are halved several times, or are read through large windows."""
 
@@ -197,7 +200,8 @@ def _fitted(values: Mapping[tuple[str, ...], int], low: Sizes, step: int) -> Dim
 
 
 def bind_sizes(inputs: Sequence[SymbolicInput], shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """The sizes of the symbols for inputs of these shapes; inputs without a shape are left out.
+    """The sizes of the symbols for inputs of these shapes; inputs without a shape are left out, and sizes of -1, which
+    stay open.
 
     Raises `GraphError` that names the input, the symbol and what to change.
     """
@@ -214,6 +218,8 @@ def bind_sizes(inputs: Sequence[SymbolicInput], shapes: Mapping[str, Sequence[in
                 f"input {each.name!r} has {len(shape)} dimensions, {shape}, but must be {each}", hint=choice
             )
         for axis, (wanted, size) in enumerate(zip(each.shape, shape, strict=True)):
+            if size == LEFT_OPEN:
+                continue
             if isinstance(wanted, int):
                 if size != wanted:
                     raise GraphError(

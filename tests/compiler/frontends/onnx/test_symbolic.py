@@ -61,6 +61,22 @@ def test_dimensions_without_a_name_get_one() -> None:
         from_onnx(open_model, require_quantised=False)
 
 
+@pytest.mark.parametrize("mark", ["?", "-1", "*", "None", " "])
+def test_marks_of_converters_are_no_names(mark: str) -> None:
+    """Paddle's converter marks each open dimension with ``?``, the batch, the height and the width."""
+    open_model = model("m (float[N, 3, H, W] x, float[N, 1] more) => (float[A, B, C, D] y) { y = Neg (x) }")
+    for value in open_model.graph.input:
+        for dimension in value.type.tensor_type.shape.dim:
+            if dimension.dim_param:
+                dimension.dim_param = mark
+    assert [str(each) for each in symbolic_inputs(open_model)] == ["float32[x.0, 3, x.2, x.3]", "float32[more.0, 1]"]
+    shapes = {"x": (1, 3, 48, 320), "more": (2, 1)}
+    module = from_onnx(open_model, shapes, require_quantised=False)
+    assert [param.type.shape for param in module.main.params] == [(1, 3, 48, 320), (2, 1)]
+    with pytest.raises(ModelError, match=r"input 'more': dimension 0 .*is dynamic"):
+        from_onnx(open_model, {"x": (1, 3, 48, 320)}, require_quantised=False)
+
+
 def test_an_input_of_unknown_rank_has_to_be_given() -> None:
     text = "m (float[N] x, float[] s) => (float[A, B] y) { y = Mul (x, s) }"
     assert not model(text).graph.input[1].type.tensor_type.HasField("shape")
@@ -73,7 +89,7 @@ def test_an_input_of_unknown_rank_has_to_be_given() -> None:
 def test_models_that_cannot_be_read_for_several_sizes_say_with_which() -> None:
     text = "m (float[N] x) => (float[A] y) { c = Constant <value = float[3] {1, 2, 3}> () y = Add (x, c) }"
     with pytest.raises(ModelError, match=r"^node 'Add_1': .*do not broadcast; hint: read with N = 2; where only some "
-                       r"sizes are good, fix them by shapes=$"):  # fmt: skip
+                       r"sizes are good, fix them by shapes=, in which"):  # fmt: skip
         types(text)
     assert types(text, x=(3,))["y"] == "float32[3]"
     with pytest.raises(NeedsValueError, match=r"^node 'Reshape_0': Reshape: the new shape must be a constant"):

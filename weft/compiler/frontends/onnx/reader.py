@@ -22,6 +22,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from ...graph import Attrs, Constant, Expr, Function, GraphError, Module, Span, TensorType, Tuple, Var
 from ...graph.dtypes import DTYPES
+from ...graph.symbolic import LEFT_OPEN
 from ..errors import ModelError, in_python
 from ..refusals import ONNX_START, refuse_floats, refuse_unknown_shapes
 from . import (
@@ -53,7 +54,7 @@ from . import (
 from .node import CONVERTERS, Nothing, SequenceValue, Value
 from .reading import Reading
 from .scope import Scope, as_value, has_body, operator_key
-from .types import dtype_name
+from .types import dtype_name, symbol_of
 from .unknown import unknown_operators
 
 CONVERTER_MODULES = (
@@ -232,7 +233,9 @@ class _Reader(Scope):
             given = self.shapes.get(value.name, ())
             if len(given) == len(dims):
                 for dim, size in zip(dims, given, strict=True):
-                    self.sizes.setdefault(dim.dim_param, int(size))
+                    if size == LEFT_OPEN:
+                        continue
+                    self.sizes.setdefault(symbol_of(dim), int(size))
 
     def _shape(self, value: onnx.ValueInfoProto) -> tuple[int, ...]:
         kind = value.type.tensor_type
@@ -247,15 +250,17 @@ class _Reader(Scope):
         if value.name in self.shapes:
             given = tuple(int(size) for size in self.shapes[value.name])
             fits = len(given) == len(declared) and all(
-                g >= 0 and d in (0, g) for g, d in zip(given, declared, strict=True)
+                g == LEFT_OPEN or (g >= 0 and d in (0, g)) for g, d in zip(given, declared, strict=True)
             )
             if not fits:
                 wanted = tuple(size or "any" for size in declared)
                 raise ModelError(f"input {value.name!r} has the shape {wanted}, but {given} is given")
-            return given
+            if LEFT_OPEN not in given:
+                return given
+            declared = [d if g == LEFT_OPEN else g for g, d in zip(given, declared, strict=True)]
         for axis, (size, dim) in enumerate(zip(declared, kind.shape.dim, strict=True)):
-            if size <= 0 and dim.dim_param in self.sizes and dim.dim_param:
-                declared[axis] = self.sizes[dim.dim_param]
+            if size <= 0 and symbol_of(dim) and symbol_of(dim) in self.sizes:
+                declared[axis] = self.sizes[symbol_of(dim)]
             elif size <= 0:
                 example = tuple(other or 1 for other in declared)
                 called = f" ({dim.dim_param!r})" if dim.dim_param else ""

@@ -32,6 +32,13 @@ def element_type(dtype: str) -> int:
     return int(onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype)))
 
 
+def symbol_of(dimension: onnx.TensorShapeProto.Dimension) -> str:
+    """The name of an open dimension; empty for one without. Converters write marks such as ``?`` and ``-1``, or
+    Python's ``None``, for each dimension that they know nothing of: these do not say that two of them are equal."""
+    name = dimension.dim_param
+    return name if any(letter.isalpha() for letter in name) and name != "None" else ""
+
+
 def array_of(tensor: onnx.TensorProto, what: str) -> Array:
     """The values of a tensor of the model. No file is read for it: those that a model in a file refers to were read
     with it."""
