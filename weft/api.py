@@ -77,8 +77,9 @@ def compile(
     config
         The core, or the name of one: an option of the accelerator.
     shapes
-        Shapes of inputs that the file leaves open. For the accelerator all must be fixed; on a CPU a model with open
-        sizes becomes an :class:`OpenModel`, which runs for any.
+        Shapes of inputs that the file leaves open; a size of -1 stays so. For the accelerator all must be
+        fixed; on CPUs and GPUs a model with open sizes becomes an :class:`OpenModel`, which runs for any. So
+        does one on whose course the values of integer inputs decide.
     strict
         Refuse a model of which the target cannot compile every operator.
     keep
@@ -211,7 +212,7 @@ def _load_system(
         from .runtime.system_module import SystemModule
 
     if isinstance(model, OpenModel):
-        raise DeviceError(f"the sizes of {model.name!r} are open", hint="fix them at compilation: shapes={...}")
+        raise DeviceError(model.openness, hint=model.way_out("at compilation: shapes={...}"))
     if not isinstance(system, (SystemConfig, str, PathLike)):
         raise DeviceError(f"system is {system!r:.80}, but must be a SystemConfig or the path of its JSON file")
     if device is not None and not isinstance(device, str):

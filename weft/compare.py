@@ -180,9 +180,8 @@ def _on_target(name: str, module: Module, inputs: Mapping[str, Array], options: 
     own = {key: value for key, value in options.items() if key in _option_names(target)}
     model = compile_model(module, target, own, job=Job(keep=True))
     if isinstance(model, OpenModel):
-        raise GraphError(
-            "a model with open sizes cannot be compared", hint="read it with its sizes fixed: module({name: shape})"
-        )
+        raise GraphError(f"it cannot be compared: {model.openness}",
+                         hint=model.way_out("where it is read: module({name: shape})"))  # fmt: skip
     if target.name == "accel" and model.core is None:
         raise GraphError(f"nothing of the model runs on the core, so {name!r} has nothing to be compared",
                          hint="the core takes quantised models: docs/quantisation.md")  # fmt: skip

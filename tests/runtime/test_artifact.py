@@ -280,6 +280,6 @@ def test_what_no_file_may_hold_is_not_written(model: CompiledModel, tmp_path: Pa
         with pytest.raises(ArtifactError, match=r"more than the [0-9,]+ (that are )?allowed"):
             save(changed, path)
     inputs = (SymbolicInput("x", ("n",), "float32"),)
-    with pytest.raises(ArtifactError, match=r"'m' leaves some open: x=float32\[n\]; hint: compile it with shapes="):
-        save(OpenModel("m", "cpu", inputs, ("y",), SymbolicTypes((), {}, {}, 1), lambda _: model), path)
+    with pytest.raises(ArtifactError, match=r"sizes of 'm' are open: x=float32\[n\]; hint: fix them with shapes="):
+        save(OpenModel("m", "cpu", inputs, ("y",), SymbolicTypes((), {}, {}, 1), lambda *_: model), path)
     assert not path.exists()

@@ -126,9 +126,8 @@ def compile_command(
             wish=Wish(strict, kernels=kernels), progress=status.update, dump=folder, cache=cache,
         )  # fmt: skip
         if isinstance(compiled, OpenModel):
-            open_sizes = ", ".join(f"{each.name}={each}" for each in compiled.inputs)
-            raise CompileError(f"an artifact has fixed sizes, but the model leaves some open: {open_sizes}",
-                               hint="fix them with --shape NAME=1x3x224x224")  # fmt: skip
+            raise CompileError(f"an artifact is one compiled model, but {compiled.openness}",
+                               hint=compiled.way_out("with --shape NAME=1x3x224x224"))  # fmt: skip
         if objects is not None:
             from ..compiler.targets.cpu.export import export_objects
             from ..compiler.targets.cpu.processor import named_target

@@ -237,7 +237,7 @@ def evaluate(
             compiled = compiled_source(source, target, [*(shape or ()), *shape_texts(sizes)], added, [], chosen, status,
                                        cache=cache, calibrate=calibrate_with)  # fmt: skip
         if isinstance(compiled, OpenModel):
-            raise CompileError("a model with open sizes cannot be evaluated", hint="fix its sizes by --shape")
+            raise CompileError(f"it cannot be evaluated: {compiled.openness}", hint=compiled.way_out("by --shape"))
         batches = batches_in(data, arrays, compiled.inputs)
         if right is not None:
             check_labels(right, batches)

@@ -77,7 +77,7 @@ def power_command(
             source, None, shape, None, [], chosen, status, cache=cache, calibrate=calibrate_with, inputs=inputs
         )
         if isinstance(compiled, OpenModel):
-            raise PowerError(f"the sizes of {compiled.name!r} are open", hint="fix them: --shape NAME=SIZES")
+            raise PowerError(compiled.openness, hint=compiled.way_out("by --shape NAME=SIZES"))
         given = read_inputs(compiled.inputs, inputs, seed, index_inputs(compiled))
         *_, values = in_batches(given, compiled.inputs)
         power = measure_power(compiled, values, liberty, samples=samples, wires=wires, progress=status.update)

@@ -188,7 +188,7 @@ def run(
             dram = _memory(compiled, latency, bandwidth, memory)
             run_on_system(compiled, system, device, dram, inputs, seed, output, status, as_json=as_json)
             return
-        if inputs is None and isinstance(compiled, OpenModel):
+        if inputs is None and isinstance(compiled, OpenModel) and not compiled.decided_by:
             compiled = compiled.at(least_sizes(compiled))
         indices = index_inputs(compiled) if isinstance(compiled, CompiledModel) else {}
         specs = input_specs(compiled)
@@ -200,7 +200,7 @@ def run(
         simulator = _simulator(compiled, device, _memory(compiled, latency, bandwidth, memory), request, status)
         recorder = None if record is None else _recorder(compiled, simulator or device, status)
         loaded = load(compiled, recorder or simulator or device, progress=status.update)
-        module = loaded if isinstance(loaded, LoadedModule) else loaded.specialised(values)
+        module, values = (loaded, values) if isinstance(loaded, LoadedModule) else loaded.specialised(values)
         timed = module.model.core is not None and module.device.has_time
         if trace is not None and not (timed and module.device.has_trace):
             raise _no_trace(module)

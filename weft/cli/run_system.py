@@ -36,7 +36,7 @@ def run_on_system(
     Random items differ from core to core; those of a file are the same on all.
     """
     if isinstance(compiled, OpenModel):
-        raise DeviceError(f"the sizes of {compiled.name!r} are open", hint="fix them: --shape NAME=1x3x224x224")
+        raise DeviceError(compiled.openness, hint=compiled.way_out("by --shape NAME=1x3x224x224"))
     if inputs is not None:
         check_inputs(read_inputs(compiled.inputs, inputs, seed), compiled.inputs, batches=False)
     status.update("loading")

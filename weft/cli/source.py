@@ -92,5 +92,5 @@ def compiled_with_fixed_sizes(
         dump=dump,
     )  # fmt: skip
     if isinstance(model, OpenModel):
-        raise CompileError("a model with open sizes cannot be followed", hint="fix its sizes by --shape")
+        raise CompileError(f"it cannot be followed: {model.openness}", hint=model.way_out("by --shape"))
     return model

@@ -5,17 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from operator import index
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ..collector import collector_waits
-from .frontends import Source, read
-from .frontends.source import module_and_tail
-from .graph import Family, Module, calls
+from .frontends import NeedsValueError, Source, read
+from .frontends.source import Decidable, module_and_tail
+from .graph import Array, Family, Module, calls
 from .graph.registry import operator_of
-from .graph.symbolic import SymbolicTypes, sizes_text
+from .graph.symbolic import SymbolicTypes, first_axes, sizes_text
 from .model import CompiledModel, CutModel, HostStep, OpenModel
 from .passes.manager import Pass
 from .passes.pipeline import PassOptions, run_passes
@@ -72,17 +73,22 @@ def compile_model(
     shapes = _whole_numbers(shapes or {})
     open_sizes = {size: each.name for each in source.inputs(shapes) for size in each.shape if isinstance(size, str)}
 
-    def compile_at(input_shapes: Shapes) -> CompiledModel:
+    def compile_at(source: Source, shapes: Shapes) -> CompiledModel:
         if job.strict:
-            module, tail = source.module(input_shapes, require_quantised=target.require_quantised), None
+            module, tail = source.module(shapes, require_quantised=target.require_quantised), None
         else:
-            module, tail = module_and_tail(source, input_shapes, require_quantised=target.require_quantised)
+            module, tail = module_and_tail(source, shapes, require_quantised=target.require_quantised)
         made = _compile_module(module, source.name, target, chosen, passes, job)
         return made if tail is None else CutModel.of(made, tail)
 
     if open_sizes and target.takes_open_sizes:
         return _open_model(source, target, shapes, compile_at, job)
-    return compile_at(shapes)
+    try:
+        return compile_at(source, shapes)
+    except NeedsValueError as error:
+        if open_sizes or not target.takes_open_sizes or not _can_be_built_in(source, error):
+            raise
+        return _open_model(source, target, shapes, compile_at, job)
 
 
 def _whole_numbers(shapes: Shapes) -> Shapes:
@@ -166,16 +172,46 @@ def _chosen(module: Module, target: Target, options: Any, passes: PassOptions | 
 
 
 def _open_model(
-    source: Source, target: Target, shapes: Shapes, compile_at: Callable[[Shapes], CompiledModel], job: Job
+    source: Source, target: Target, shapes: Shapes, compile_at: Callable[[Source, Shapes], CompiledModel], job: Job
 ) -> OpenModel:
     inputs = source.inputs(shapes)
-    types: SymbolicTypes = source.types(shapes)
+    decided_by: tuple[str, ...] = ()
+    try:
+        types: SymbolicTypes = source.types(shapes)
+    except NeedsValueError as error:
+        if not _can_be_built_in(source, error):
+            raise
+        types = SymbolicTypes(tuple(first_axes(inputs)), {}, {}, 1)
+        decided_by = tuple(each.name for each in error.inputs)
 
-    def at(sizes: Mapping[str, int]) -> CompiledModel:
-        job.progress(f"compiling for {sizes_text(sizes)}")
-        return compile_at({**shapes, **{each.name: each.at(sizes) for each in inputs}})
+    def at(sizes: Mapping[str, int], values: Mapping[str, Array] = {}) -> CompiledModel:
+        job.progress(f"compiling for {sizes_text(sizes)}" if sizes else "compiling")
+        sized = {**shapes, **{each.name: each.at(sizes) for each in inputs}}
+        built_in: dict[str, Array] = {}
+        while True:
+            left = {name: shape for name, shape in sized.items() if name not in built_in}
+            try:
+                return compile_at(source.with_values(built_in) if isinstance(source, Decidable) else source, left)
+            except NeedsValueError as error:
+                needed = [each.name for each in error.inputs if each.name in values and each.name not in built_in]
+                if not needed or not _can_be_built_in(source, error):
+                    raise
+                built_in |= {name: values[name] for name in needed}
 
-    return OpenModel(source.name, target.name, inputs, source.output_names, types, at)
+    return OpenModel(source.name, target.name, inputs, source.output_names, types, at, decided_by)
+
+
+MOST_VALUES = 64
+"""Elements of an input that a model may be compiled for: a rate, lengths, a shape, and no picture."""
+
+
+def _can_be_built_in(source: Source, error: NeedsValueError) -> bool:
+    """Whether what has to be known follows from few integers that a run is given."""
+    return (
+        isinstance(source, Decidable)
+        and bool(error.inputs)
+        and not any(each.dtype.startswith("float") or prod(each.shape) > MOST_VALUES for each in error.inputs)
+    )
 
 
 def folder_dump(folder: str | Path) -> Callable[[str, str], None]:

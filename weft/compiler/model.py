@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -537,11 +537,20 @@ class CutModel(CompiledModel):
         return Layer("host_tail", nodes, "numpy", "numpy", "", (), 0, self.tail.reason, kinds)
 
 
+class CompileAt(Protocol):
+    """What compiles an open model."""
+
+    def __call__(self, sizes: Mapping[str, int], values: Mapping[str, Array] = {}) -> CompiledModel: ...
+
+
 @dataclass(frozen=True)
 class OpenModel:
-    """A model with open sizes: it is compiled for each size when that is first needed.
+    """A model with open sizes, or with inputs whose values decide on its course: it is compiled for each when that is
+    first needed.
 
-    ``types``: of every tensor, for any size. ``at``: compiles it for sizes by symbol.
+    ``types``: of every tensor, for any size; none where values decide. ``at``: compiles it for sizes by symbol, and for
+    values of inputs. Those that have to be known are built in, and no inputs of what it gives. ``decided_by``: of them
+    the ones that are asked for first.
     """
 
     name: str
@@ -549,4 +558,19 @@ class OpenModel:
     inputs: tuple[SymbolicInput, ...]
     outputs: tuple[str, ...]
     types: SymbolicTypes = field(repr=False)
-    at: Callable[[Mapping[str, int]], CompiledModel] = field(repr=False, compare=False)
+    at: CompileAt = field(repr=False, compare=False)
+    decided_by: tuple[str, ...] = ()
+
+    @property
+    def openness(self) -> str:
+        """What keeps it from being one compiled model, in words."""
+        if self.decided_by:
+            return f"the course of {self.name!r} depends on the values of {', '.join(map(repr, self.decided_by))}"
+        return f"the sizes of {self.name!r} are open: {', '.join(f'{each.name}={each}' for each in self.inputs)}"
+
+    def way_out(self, of_sizes: str) -> str:
+        """What to do where it has to be one; ``of_sizes``: how sizes are fixed."""
+        if self.decided_by:
+            values = ", ".join(f"{name!r}: VALUE" for name in self.decided_by)
+            return f"build them in: weft.from_onnx(MODEL, values={{{values}}}) gives a module without these inputs"
+        return f"fix them {of_sizes}"

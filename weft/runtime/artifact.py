@@ -97,9 +97,8 @@ class _Members(dict[str, bytes]):
 def to_bytes(model: CompiledModel | OpenModel) -> bytes:
     """The bytes of a model's artifact."""
     if isinstance(model, OpenModel):
-        sizes = ", ".join(f"{each.name}={each}" for each in model.inputs)
-        raise ArtifactError(f"an artifact has fixed sizes, but {model.name!r} leaves some open: {sizes}",
-                            hint="compile it with shapes=, or save model.at(sizes)")  # fmt: skip
+        raise ArtifactError(f"an artifact is one compiled model, but {model.openness}",
+                            hint=model.way_out("with shapes=, or save model.at(sizes)"))  # fmt: skip
     check_sizes(model)
     members = _Members()
     steps = tuple(

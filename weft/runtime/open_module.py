@@ -1,15 +1,19 @@
-"""Running a model whose inputs leave sizes open: one compiled module for each size."""
+"""Running a model whose inputs leave sizes open, or decide on its course: one compiled module for each size, and for
+each value that has to be known."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
+import numpy as np
+
+from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.graph.ir import GraphError
 from ..compiler.model import CompiledModel, OpenModel
 from ..imports import IMPORTS
 from .errors import InputError
-from .inputs import Array, named_inputs
+from .inputs import Array, check_kind, named_inputs
 from .module import LoadedModule
 from .run_lock import RunLock
 
@@ -19,7 +23,8 @@ SIZES_KEPT = 4
 
 class OpenModule:
     """A model with open sizes, ready to run for any. It is compiled at the first use of a size, with the kernels that
-    are on disk already, and kept until ``kept`` other sizes have run. Threads may share it."""
+    are on disk already, and kept until ``kept`` other sizes have run; so are the values of inputs on which its course
+    depends, such as a sampling rate. Threads may share it."""
 
     def __init__(self, model: OpenModel, load: Callable[[CompiledModel], LoadedModule], kept: int = SIZES_KEPT) -> None:
         if kept < 1:
@@ -27,7 +32,7 @@ class OpenModule:
         self.model = model
         self._load = load
         self._kept = kept
-        self._modules: OrderedDict[tuple[int, ...], LoadedModule] = OrderedDict()
+        self._modules: list[_Sized] = []  # the one used last at the end
         self._symbols = model.types.symbols
         self._lock = RunLock()
 
@@ -39,7 +44,7 @@ class OpenModule:
     def sizes(self) -> tuple[dict[str, int], ...]:
         """The sizes that are compiled at the moment, the one used last at the end."""
         with self._lock:
-            return tuple(dict(zip(self._symbols, key, strict=True)) for key in self._modules)
+            return tuple(dict(zip(self._symbols, each.sizes, strict=True)) for each in self._modules)
 
     def run(
         self, inputs: Mapping[str, Array] | Array, outputs: Mapping[str, Array] | None = None, *, trace: bool = False
@@ -48,26 +53,51 @@ class OpenModule:
 
         Raises :class:`InputError` for data that does not fit, also where two inputs disagree about a symbol.
         """
-        values = named_inputs(inputs, [each.name for each in self.model.inputs])
-        return self.specialised(values).run(values, outputs, trace=trace)
+        module, values = self.specialised(inputs)
+        return module.run(values, outputs, trace=trace)
 
-    def specialised(self, inputs: Mapping[str, Array]) -> LoadedModule:
-        """The module for the sizes of these inputs, compiled if it is not there."""
+    def specialised(self, inputs: Mapping[str, Array] | Array) -> tuple[LoadedModule, dict[str, Array]]:
+        """The module for the sizes of these inputs, and for those values that it needs, compiled if it is not there;
+        and the inputs that are left for a run of it. InputError as for a run."""
+        values = named_inputs(inputs, [each.name for each in self.model.inputs])
         with IMPORTS:
             from ..compiler.graph.symbolic import bind_sizes
 
         try:
-            sizes = bind_sizes(self.model.inputs, {name: value.shape for name, value in inputs.items()})
+            sizes = bind_sizes(self.model.inputs, {name: value.shape for name, value in values.items()})
         except GraphError as error:
             raise InputError(error.message, hint=error.hint) from None
-        return self.at(sizes)
+        for each in self.model.inputs:
+            shape, value = each.at(sizes), values[each.name]
+            check_kind(each.name, value.shape, value.dtype, shape, numpy_dtype(each.dtype))
+        module = self.at(sizes, values)
+        return module, {each.name: values[each.name] for each in module.model.inputs}
 
-    def at(self, sizes: Mapping[str, int]) -> LoadedModule:
-        """The module for sizes by symbol, compiled if it is not there."""
+    def at(self, sizes: Mapping[str, int], values: Mapping[str, Array] = {}) -> LoadedModule:
+        """The module for sizes by symbol, and for values of inputs, compiled if it is not there."""
         key = tuple(sizes[symbol] for symbol in self._symbols)
         with self._lock:
-            module = self._modules.pop(key, None) or self._load(self.model.at(sizes))
-            self._modules[key] = module
-            while len(self._modules) > self._kept:
-                self._modules.popitem(last=False)
-            return module
+            found = next((each for each in self._modules if each.is_for(key, values)), None)
+            if found is None:
+                module = self._load(self.model.at(sizes, values))
+                taken = {each.name for each in module.model.inputs}
+                built_in = {name: np.copy(value) for name, value in values.items() if name not in taken}
+                found = _Sized(key, built_in, module)
+            else:
+                self._modules.remove(found)
+            self._modules = [*self._modules, found][-self._kept :]
+            return found.module
+
+
+@dataclass(frozen=True, eq=False)
+class _Sized:
+    """A module for sizes, in the order of the model's symbols, and for the values of inputs that are built in."""
+
+    sizes: tuple[int, ...]
+    built_in: Mapping[str, Array]
+    module: LoadedModule
+
+    def is_for(self, sizes: tuple[int, ...], values: Mapping[str, Array]) -> bool:
+        return sizes == self.sizes and all(
+            name in values and np.array_equal(values[name], value) for name, value in self.built_in.items()
+        )

@@ -25,6 +25,8 @@ class NeedsValueError(ModelError):
         hint = f"it depends on {names}; {_way_out(inputs)}" if inputs else ""
         super().__init__(message, at=at, hint=hint)
         self.value, self.span, self.operator, self.what = value, at, operator, what
+        self.inputs = tuple(inputs)
+        """The inputs that it depends on."""
         self.is_of_floats = any(each.dtype.startswith("float") for each in inputs)
         """Whether no user can know it."""
 

@@ -17,7 +17,7 @@ import onnx
 
 from ...plugins import FRONT_ENDS, load_plugin, plugins
 from ...shown import with_article
-from ..graph import Module
+from ..graph import Array, Module
 from ..graph.symbolic import SymbolicInput, SymbolicTypes
 from ..graph.tail import Tail
 from .errors import ModelError, NeedsValueError
@@ -62,6 +62,14 @@ class Divisible(Source, Protocol):
 
     def cut(self, shapes: Shapes, error: NeedsValueError) -> tuple[Source, Tail]:
         """What can be compiled, and the rest. Raises ``error`` where the model cannot be cut."""
+
+
+@runtime_checkable
+class Decidable(Source, Protocol):
+    """A source of which inputs can be built in, where their values decide on its course."""
+
+    def with_values(self, values: Mapping[str, Array]) -> Source:
+        """The model with these values of inputs, which it then has no more."""
 
 
 def module_and_tail(source: Source, shapes: Shapes, *, require_quantised: bool) -> tuple[Module, Tail | None]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx
 
-from ...graph import Module
+from ...graph import Array, Module
 from ...graph.symbolic import SymbolicInput, SymbolicTypes
 from ...graph.tail import Tail
 from ..errors import ModelError, NeedsValueError
@@ -20,19 +20,29 @@ class OnnxSource:
     """A model given as a path, as the bytes of a file, or as a protobuf. ``largest_results``: as `from_onnx` has it.
     Raises ModelError if it cannot be read."""
 
-    def __init__(self, model: str | Path | bytes | onnx.ModelProto, *, largest_results: bool = True) -> None:
-        self._largest_results = largest_results
+    def __init__(
+        self, model: str | Path | bytes | onnx.ModelProto, *, largest_results: bool = True,
+        values: Mapping[str, Array] | None = None,
+    ) -> None:  # fmt: skip
+        self._largest_results, self._values = largest_results, dict(values or {})
         self.name = Path(model).stem if isinstance(model, (str, Path)) else "model"
         self._model = load_model(model)
         self.output_names = tuple(value.name for value in self._model.graph.output)
 
     def inputs(self, shapes: Mapping[str, Sequence[int]]) -> tuple[SymbolicInput, ...]:
-        return symbolic_inputs(self._model, shapes)
+        return tuple(each for each in symbolic_inputs(self._model, shapes) if each.name not in self._values)
 
     def module(self, shapes: Mapping[str, Sequence[int]], *, require_quantised: bool) -> Module:
         return from_onnx(
-            self._model, shapes, require_quantised=require_quantised, largest_results=self._largest_results
-        )
+            self._model, shapes, values=self._values, require_quantised=require_quantised,
+            largest_results=self._largest_results,
+        )  # fmt: skip
+
+    def with_values(self, values: Mapping[str, Array]) -> OnnxSource:
+        """The model with these values of inputs, which it then has no more."""
+        made = OnnxSource(self._model, largest_results=self._largest_results, values={**self._values, **values})
+        made.name = self.name
+        return made
 
     def cut(self, shapes: Mapping[str, Sequence[int]], error: NeedsValueError) -> tuple[OnnxSource, Tail]:
         """The part that can be compiled, and what depends on results whose size, or course, the values of a run
