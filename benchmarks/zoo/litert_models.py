@@ -58,10 +58,11 @@ class ModelWriter:
     def tensor(
         self, shape: Sequence[int], dtype: str = "int8", scale: Any = None, zero: Any = 0, axis: int = 0,
         data: Array | bytes | None = None, name: str = "", open_shape: Sequence[int] | None = None,
-        variable: bool = False,
+        variable: bool = False, sparsity: Any = None,
     ) -> int:  # fmt: skip
-        """The number of a new tensor; a constant where ``data`` are given."""
+        """The number of a new tensor; a constant where ``data`` are given, of a sparse one what is stored."""
         tensor = schema.TensorT()
+        tensor.sparsity = sparsity
         tensor.isVariable = variable
         tensor.shape = np.array(shape, np.int32)
         tensor.type = getattr(schema.TensorType, dtype.upper())

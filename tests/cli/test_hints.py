@@ -81,7 +81,7 @@ net (float[6] x, int64[2] shape) => (float[a, b] y) { y = Reshape(x, shape) }"""
 def test_a_value_is_given_as_the_hint_says() -> None:
     model = parser.parse_model(SHAPE)
     with pytest.raises(weft.WeftError, match="if its value is known") as told:
-        weft.compile(model, target="cpu")
+        weft.compile(model, target="accel")
     (code,) = re.findall(r"in Python: (.*), \.\.\.\)$", str(told.value))
     wanted = "weft.compile(weft.from_onnx(MODEL, values={'shape': VALUE})"
     assert code == wanted

@@ -17,6 +17,7 @@ from . import IDENTIFIER
 from .flatbuffer import Buffer, Table
 from .flexbuffer import numbers_of_map
 from .schema import CUSTOM, ELEMENTS, NARROW, OPERATORS, OPTIONS, STORED
+from .sparse import Sparsity, dense, sparsity_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Quantisation:
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """``open_shape`` has -1 for the sizes that a run may choose; ``data`` are the bytes of a constant."""
+    """``open_shape`` has -1 for the sizes that a run may choose; ``data`` are the bytes of a constant, of which
+    ``sparsity`` says where its elements lie, if those that are zero are left out."""
 
     name: str
     shape: tuple[int, ...]
@@ -39,16 +41,18 @@ class TensorInfo:
     data: memoryview | None
     quantisation: Quantisation | None
     is_variable: bool
-    is_sparse: bool
+    sparsity: Sparsity | None
 
     def value(self) -> Array | None:
         """A constant's elements; None for what is computed. Raises `ModelError` for one that is cut off."""
         if self.data is None:
             return None
         count = math.prod(self.shape)
-        if self.dtype in NARROW:
+        if self.dtype in NARROW and self.sparsity is None:
             return self._unpacked(count, NARROW[self.dtype])
         dtype = numpy_dtype(self.dtype)
+        if self.sparsity is not None and len(self.data) % dtype.itemsize == 0:
+            return dense(self.sparsity, np.frombuffer(self.data, dtype), self.shape, self.name)
         if len(self.data) != count * dtype.itemsize:
             raise ModelError(f"tensor {self.name!r} of shape {list(self.shape)} has {len(self.data):,} bytes of data, "
                              f"not {count * dtype.itemsize:,}", hint="is the file damaged?")  # fmt: skip
@@ -224,11 +228,11 @@ def _tensor(buffer: Buffer, table: Table, buffers: list[memoryview | None]) -> T
     place = table.integer(2, "I")
     if place >= max(len(buffers), 1):
         raise buffer.damaged(f"tensor {name!r} has buffer {place} of {len(buffers)}")
-    quantisation = table.table(4)
+    quantisation, sparsity = table.table(4), table.table(6)
     return TensorInfo(
         name, shape, signature, ELEMENTS[kind], buffers[place] if buffers else None,
         None if quantisation is None else _quantisation(buffer, quantisation, name, shape),
-        bool(table.integer(5, "?")), table.table(6) is not None,
+        bool(table.integer(5, "?")), None if sparsity is None else sparsity_of(sparsity),
     )  # fmt: skip
 
 

@@ -22,6 +22,12 @@ def reshaped(site: Site, held: Held, shape: Sequence[int]) -> Held:
     return Held.plain(site.reshape(site.ordered(held), shape))
 
 
+@rule("DENSIFY")
+def _densify(site: Site) -> Result:
+    """A sparse constant, which is read as the whole tensor."""
+    return site.held(0)
+
+
 @rule("RESHAPE")
 def _reshape(site: Site) -> Result:
     held = site.held(0)

@@ -30,7 +30,7 @@ from .control import BODIES
 from .file import GraphInfo, OperatorInfo, TensorInfo, supported
 from .kernels import rounding_of
 from .recurrent import STARTS_AT_ZERO
-from .schema import CUSTOM
+from .schema import CUSTOM, NARROW
 from .site import QUANTISED, REFUSED, RULES, Held, Memory, Result, Site
 from .variables import KEPT, Key, Variable, changed_by_runs
 
@@ -66,7 +66,6 @@ REFUSED.update({
     "RANDOM_STANDARD_NORMAL": _CHANCE, "RANDOM_UNIFORM": _CHANCE, "MULTINOMIAL": _CHANCE,
     "STABLEHLO_RNG_BIT_GENERATOR": _CHANCE,
     "UNIQUE": _DATA, "WHERE": _DATA,
-    "DENSIFY": "sparse tensors are not supported",
     "DELEGATE": "it was compiled for another device",
 })  # fmt: skip
 
@@ -212,10 +211,12 @@ class GraphReader:
         if index in self.values:
             return self.values[index]
         tensor = self.graph.tensors[index]
-        if not supported(tensor.dtype) or tensor.is_sparse:
-            kind = "sparse" if tensor.is_sparse else tensor.dtype
+        if not supported(tensor.dtype) or (tensor.sparsity is not None and tensor.dtype in NARROW):
+            kind = tensor.dtype if tensor.sparsity is None else f"sparse {tensor.dtype}"
             raise site.error(f"tensor {tensor.name!r} is {kind}, which is not supported")
         value = tensor.value()
+        if value is None and 0 in tensor.shape and not tensor.is_variable:  # converters store nothing for it
+            value = np.zeros(tensor.shape, numpy_dtype(tensor.dtype))
         if value is None:
             what = "a variable, which is kept between runs" if tensor.is_variable else "neither computed nor a constant"
             raise site.error(f"tensor {tensor.name!r} is {what}")
