@@ -47,6 +47,20 @@ def test_an_item_is_split_over_all_cores(pair: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out.npz").exists()
 
 
+@pytest.mark.parametrize("way", ["split", "stages"])
+def test_a_model_that_cores_share_is_profiled(way: str, pair: Path, tmp_path: Path) -> None:
+    command = ("profile", MODEL, "-c", "tiny", f"--{way}", "2", "--system", pair, "--output", "out")
+    result = weft(*command, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    report = (tmp_path / "out" / "report.txt").read_text()
+    for text in ("waits for 0", "waits for 1", "turns in which most is lost" if way == "split" else "stages"):
+        assert text in report
+    assert {each.name for each in (tmp_path / "out").iterdir()} == {"report.txt", "timeline.png", "timeline.svg"}
+    told = json.loads(weft(*command, "--json", folder=tmp_path).stdout)
+    assert (told["items"], len(told["cores"]), told["system"]) == (1 if way == "split" else 6, 2, "pair")
+    assert all(core["busy"] <= told["cycles"] for core in told["cores"])
+
+
 def test_what_is_wrong_is_named(pair: Path, tmp_path: Path) -> None:
     result = weft("run", MODEL, "-c", "tiny", "--system", pair, "--trace", "t.json", folder=tmp_path)
     assert result.returncode == 1

@@ -125,7 +125,7 @@ def test_a_system_of_other_cores_is_refused(model: weft.CompiledModel, items: li
         weft.load(model, system=replace(PAIR, cores=(TINY,) * 3, ports=()))
     with pytest.raises(DeviceError, match="digits is split, so that all cores of a system have parts of one item"):
         profile_system(model, PAIR, DramModel())
-    with pytest.raises(DeviceError, match=r"is split.*; hint: compile it without split, or run it on"):
+    with pytest.raises(DeviceError, match=r"is split.*; hint: profile it on its system"):
         profile(model, predict_runs(model, DramModel()), "model")
     module = loaded(model)
     with pytest.raises(InputError, match="items must be a list of inputs"):

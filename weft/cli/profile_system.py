@@ -9,9 +9,13 @@ from rich.text import Text
 from ..hw.system_config import load_system
 from ..progress import progress
 from ..runtime.errors import DeviceError
-from ..runtime.plots import write_system_plot
+from ..runtime.plots import write_shared_plot, write_system_plot
 from ..runtime.profile_dram import dram_record, dram_table
 from ..runtime.profile_report import cause_table, memory_note
+from ..runtime.profile_shared import SharedProfile, profile_shared
+from ..runtime.profile_shared_report import core_records as shared_core_records
+from ..runtime.profile_shared_report import core_table as shared_core_table
+from ..runtime.profile_shared_report import turn_records, turn_table
 from ..runtime.profile_system import MODEL, SystemProfile, profile_system
 from ..runtime.profile_system_report import (
     bus_records,
@@ -29,7 +33,8 @@ from .tools import ProfileRequest
 
 
 def profile_on_system(request: ProfileRequest) -> None:
-    """Profile an item on each core of the request's system; writes tables, picture and trace into its folder."""
+    """Profile an item on each core of the request's system, or a model that all share; writes tables, picture and trace
+    into its folder."""
     assert request.system is not None
     if request.device != MODEL:
         raise DeviceError(f"a system is profiled by the timing model, not on {request.device!r}",
@@ -39,6 +44,10 @@ def profile_on_system(request: ProfileRequest) -> None:
     system = load_system(request.system)
     with progress("reading", err) as status:
         compiled, dram, _ = opened(request, status)
+        if compiled.shared_by > 1 or compiled.stages > 1:
+            status.update("running on all cores")
+            _profile_shared(request, profile_shared(compiled, system, dram))
+            return
         check_cores(compiled, system)
         status.update("running on all cores")
         measured = profile_system(compiled, system, dram)
@@ -62,6 +71,36 @@ def profile_on_system(request: ProfileRequest) -> None:
         return
     wide_console().print(*tables)
     out.print(f"wrote {folder}; its trace ({slices:,} slices) opens at https://ui.perfetto.dev", markup=False)
+
+
+def _profile_shared(request: ProfileRequest, measured: SharedProfile) -> None:
+    """Tables and picture of cores that share a model."""
+    folder = request.folder
+    tables = [shared_core_table(measured), turn_table(measured)]
+    folder.mkdir(parents=True, exist_ok=True)
+    print_report(tables, folder / "report.txt")
+    try:
+        write_shared_plot(measured, folder)
+    except DeviceError as error:
+        err.print(f"no picture: {error}", markup=False)
+    if request.as_json:
+        print_json(shared_record(measured))
+        return
+    wide_console().print(*tables)
+    out.print(f"wrote {folder}", markup=False)
+
+
+def shared_record(profile: SharedProfile) -> dict[str, Any]:
+    """What ``--json`` prints of cores that share a model."""
+    return {
+        "model": profile.model.name,
+        "system": profile.config.name,
+        "items": profile.items,
+        "cycles": profile.cycles,
+        "starts": profile.starts,
+        "cores": shared_core_records(profile),
+        "turns": turn_records(profile),
+    }
 
 
 def system_record(profile: SystemProfile) -> dict[str, Any]:

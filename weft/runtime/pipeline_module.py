@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.model import CompiledModel, CoreStep
+from ..compiler.model import CompiledModel, CorePart, CoreStep
 from ..hw.relay_plan import RelayPlan
 from ..hw.system_config import SystemConfig
+from ..imports import IMPORTS
 from ..sim.dram import DramModel
 from ..sim.relay_run import RelayResult
 from ..sim.relay_waits import relay_waits
@@ -26,8 +28,11 @@ from .errors import CoreFaultError, DeviceError, InputError
 from .item_window import Array, Inputs, checked_item, core_program, read_outputs, write_inputs, write_model
 from .module import HostRun, LoadHost
 from .run_lock import RunLock
-from .system_device import SystemDevice
+from .system_device import SystemDevice, window_pitch
 from .system_module import CoreUse, check_cores, core_uses, relayed_use, total_cycles
+
+if TYPE_CHECKING:
+    from .profile_shared import SharedProfile
 
 WINDOWS_A_CORE = 2
 """Windows where cores start each other: while an item is in one of each core, the host has time to fill others."""
@@ -58,6 +63,34 @@ def needs_no_host(model: CompiledModel) -> bool:
     )
 
 
+def check_stages(model: CompiledModel, config: SystemConfig) -> CorePart:
+    """The part on a core of a model in stages; :class:`DeviceError` for a system that cannot run them."""
+    core = check_cores(model, config)
+    if model.stages != len(config.cores):
+        raise DeviceError(f"{model.name!r} has {model.stages} stages, but the system has {len(config.cores)} cores",
+                          hint="compile it with as many stages as there are cores")  # fmt: skip
+    if config.shared_reads:
+        raise DeviceError("cores that run stages have no weights in common", at="shared_reads",
+                          hint="give a system without shared_reads")  # fmt: skip
+    return core
+
+
+def relays_stages(model: CompiledModel, config: SystemConfig) -> bool:
+    """Whether the cores of the system start each other where they run this model."""
+    return config.relay and needs_no_host(model)
+
+
+def window_count(model: CompiledModel, config: SystemConfig) -> int:
+    """Windows of a model in stages."""
+    return model.stages * (WINDOWS_A_CORE if relays_stages(model, config) else 1)
+
+
+def pipeline_plan(model: CompiledModel, config: SystemConfig, items: int) -> RelayPlan:
+    """What the cores of the system wait for, where they start each other, for so many items."""
+    windows = min(window_count(model, config), items)
+    return RelayPlan.pipeline(model.stages, windows, window_pitch(model.on_core.window_bytes))
+
+
 class PipelineModule:
     """A model in memory, ready to run as often as wanted, from any thread; one run at a time.
 
@@ -72,13 +105,7 @@ class PipelineModule:
         self, model: CompiledModel, config: SystemConfig, kind: str, load_host: LoadHost, *,
         dram: DramModel | None = None, progress: Progress | None = None,
     ) -> None:  # fmt: skip
-        core = check_cores(model, config)
-        if model.stages != len(config.cores):
-            raise DeviceError(f"{model.name!r} has {model.stages} stages, but the system has {len(config.cores)} cores",
-                              hint="compile it with as many stages as there are cores")  # fmt: skip
-        if config.shared_reads:
-            raise DeviceError("cores that run stages have no weights in common", at="shared_reads",
-                              hint="give a system without shared_reads")  # fmt: skip
+        core = check_stages(model, config)
         self.model = model
         self.config = config
         self.rounds: tuple[tuple[SystemResult, ...], ...] = ()
@@ -96,9 +123,9 @@ class PipelineModule:
                 host.append(HostRun.of(step, load_host(step.program)))
         self._last = tuple(host)
         self._wanted = model.wanted_on_host
-        self.relays = config.relay and needs_no_host(model)
+        self.relays = relays_stages(model, config)
         """Whether the cores start each other."""
-        self._windows = len(self._stages) * (WINDOWS_A_CORE if self.relays else 1)
+        self._windows = window_count(model, config)
         self.device = SystemDevice(config, kind, core.window_bytes, dram=dram or memory_of(model), progress=progress,
                                    windows=self._windows)  # fmt: skip
         self._lock = RunLock()
@@ -227,7 +254,14 @@ class PipelineModule:
         return tuple(map(dict, relay_waits(self._plan(len(self.relayed.spans[0])), self.relayed.spans)))
 
     def _plan(self, items: int) -> RelayPlan:
-        return RelayPlan.pipeline(len(self._stages), min(self._windows, items), self.device.pitch)
+        return pipeline_plan(self.model, self.config, items)
+
+    def profile(self) -> SharedProfile:
+        """Which core waits for which, by the timing model, whose cycles are those of the system's RTL."""
+        with IMPORTS:
+            from .profile_shared import profile_shared
+
+        return profile_shared(self.model, self.config, self.device.dram)
 
     def use(self) -> tuple[CoreUse, ...]:
         """What each core did in the last run."""

@@ -14,10 +14,12 @@ from .errors import DeviceError
 from .machine_roof import MachineRoof
 from .plot_host_roofline import host_roofline
 from .plot_roofline import roofline
+from .plot_shared import shared_timeline
 from .plot_system import system_timeline
 from .plot_timeline import engine_timeline
 from .profile import Profile
 from .profile_host import KernelProfile
+from .profile_shared import SharedProfile
 from .profile_system import SystemProfile
 
 FORMATS = ("png", "svg")
@@ -44,6 +46,13 @@ def write_system_plot(
     pyplot = _pyplot()
     with pyplot.rc_context(SAME_BYTES):
         return _save(system_timeline(profile, pyplot, bins), folder / "timeline", formats, pyplot)
+
+
+def write_shared_plot(profile: SharedProfile, folder: Path, formats: tuple[str, ...] = FORMATS) -> list[Path]:
+    """Draw the timeline of cores that share a model, as :func:`write_plots` does."""
+    pyplot = _pyplot()
+    with pyplot.rc_context(SAME_BYTES):
+        return _save(shared_timeline(profile, pyplot), folder / "timeline", formats, pyplot)
 
 
 def write_host_plot(

@@ -189,7 +189,7 @@ def refuse_split(model: CompiledModel) -> None:
     """:class:`DeviceError` for a model whose layers are shared by cores."""
     if model.shared_by > 1:
         raise DeviceError(f"{model.name} is split, so that all cores of a system have parts of one item",
-                          hint="compile it without split, or run it on the system for its cycles")  # fmt: skip
+                          hint="profile it on its system (weft profile --system)")  # fmt: skip
 
 
 def layer_profile_records(profile: Profile) -> list[dict[str, Any]]:

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..compiler.model import CompiledModel
-from ..hw.bus import PAGE_BYTES
 from ..hw.system_config import SystemConfig
 from ..sim.dram import DramModel
 from ..sim.dram_interface import DramUse
@@ -25,6 +24,7 @@ from .module import StepRun
 from .profile import Profile, profile, refuse_split
 from .profile_cycles import Cause, Integers
 from .profile_whatif import predict_runs
+from .system_device import window_pitch
 from .system_module import constant_pages, in_part
 
 MODEL = "model"
@@ -114,7 +114,7 @@ class SystemProfile:
 def timed_rounds(model: CompiledModel, config: SystemConfig) -> tuple[list[list[TimedProgram]], range]:
     """Of each program of the model the copies that the cores run, as a loaded model has them, and what they share."""
     shared = constant_pages(model.on_core) if config.shared_reads else NOTHING
-    pitch = -(-model.on_core.window_bytes // PAGE_BYTES) * PAGE_BYTES
+    pitch = window_pitch(model.on_core.window_bytes)
     parts = [core * pitch for core in range(len(config.cores))]
     placed = [in_part(model, part) if shared else model for part in parts]
     rounds = [
@@ -136,7 +136,7 @@ def profile_system(model: CompiledModel, config: SystemConfig, dram: DramModel) 
     """
     if model.stages > 1:
         raise DeviceError(f"{model.name} is in stages, of which a system runs one on each core, not an item",
-                          hint="compile it without stages, or profile it without a system")  # fmt: skip
+                          hint="see weft.runtime.profile_shared, or compile it without stages")  # fmt: skip
     refuse_split(model)
     if not model.programs:
         raise DeviceError(f"{model.name} has no program on the core, so there are no cycles to account for")

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ..compiler.model import CompiledModel, CoreStep, HostStep
+from ..compiler.model import CompiledModel, CorePart, CoreStep, HostStep
 from ..hw.relay_plan import MOST_TURNS, RelayPlan
 from ..hw.system_config import SystemConfig
+from ..imports import IMPORTS
 from ..sim.dram import DramModel
 from ..sim.relay_run import RelayResult
 from ..sim.relay_waits import relay_waits
@@ -27,6 +29,9 @@ from .module import HostRun, LoadHost
 from .run_lock import RunLock
 from .system_device import SystemDevice
 from .system_module import CoreUse, check_cores, constant_pages, core_uses, total_cycles
+
+if TYPE_CHECKING:
+    from .profile_shared import SharedProfile
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,15 @@ def needs_host_before(model: CompiledModel, turn: int) -> bool:
     return bool(given or taken)
 
 
+def check_split(model: CompiledModel, config: SystemConfig) -> CorePart:
+    """The part on a core of a model that is split; :class:`DeviceError` for a system that cannot run it."""
+    core = check_cores(model, config)
+    if model.shared_by != len(config.cores):
+        raise DeviceError(f"{model.name!r} is split over {model.shared_by} cores, but the system has "
+                          f"{len(config.cores)}", hint="compile it for as many as there are")  # fmt: skip
+    return core
+
+
 class SplitModule:
     """A model in memory, ready to run as often as wanted, from any thread; one run at a time.
 
@@ -72,10 +86,7 @@ class SplitModule:
         self, model: CompiledModel, config: SystemConfig, kind: str, load_host: LoadHost, *,
         dram: DramModel | None = None, progress: Progress | None = None,
     ) -> None:  # fmt: skip
-        core = check_cores(model, config)
-        if model.shared_by != len(config.cores):
-            raise DeviceError(f"{model.name!r} is split over {model.shared_by} cores, but the system has "
-                              f"{len(config.cores)}", hint="compile it for as many as there are")  # fmt: skip
+        core = check_split(model, config)
         self.model = model
         self.config = config
         self.results: tuple[SystemResult, ...] = ()
@@ -188,6 +199,13 @@ class SplitModule:
     def core_cycles(self) -> tuple[int, ...]:
         """Cycles of an item's programs on each core, on one that has its memory alone, by the timing model."""
         return tuple(sum(run.cycles or 0 for run in own) for own in self._alone())
+
+    def profile(self) -> SharedProfile:
+        """Which core waits for which, by the timing model, whose cycles are those of the system's RTL."""
+        with IMPORTS:
+            from .profile_shared import profile_shared
+
+        return profile_shared(self.model, self.config, self.device.dram)
 
     def use(self) -> tuple[CoreUse, ...]:
         """What each core did in the last run."""

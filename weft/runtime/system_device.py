@@ -30,6 +30,11 @@ SYSTEM_DEVICES = ("fsim", "rtl")
 """What can run a system: the functional simulator with the timing model, or the Verilog of the system in Verilator."""
 
 
+def window_pitch(window_bytes: int) -> int:
+    """Bytes from one window of so many bytes to the next: whole pages."""
+    return -(-window_bytes // PAGE_BYTES) * PAGE_BYTES
+
+
 class SystemDevice:
     """The cores of a system, each with a part of ``window_bytes`` of the memory, its window; ``kind`` is one of
     :data:`SYSTEM_DEVICES`."""
@@ -45,7 +50,7 @@ class SystemDevice:
         self.kind = kind
         self.dram = dram or DramModel.of(config.cores[0])
         self.window_bytes = window_bytes
-        self.pitch = -(-window_bytes // PAGE_BYTES) * PAGE_BYTES
+        self.pitch = window_pitch(window_bytes)
         """Bytes from one core's part of the memory to the next one's."""
         self.shared = shared
         """Bytes of core 0's part that all cores read. Where there are any, all have one window, the whole memory."""

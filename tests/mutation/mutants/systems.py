@@ -5,6 +5,7 @@ from __future__ import annotations
 from .mutant import Mutant
 
 PLAN = ("tests/runtime/test_system_module.py", "tests/runtime/test_profile_system.py")
+SHARED = ("tests/runtime/test_profile_shared.py",)
 SPLIT = ("tests/compiler/targets/accel/link/test_split.py",)
 ITEMS = ("tests/runtime/test_split_module.py",)
 
@@ -44,6 +45,26 @@ MUTANTS = (
     Mutant(
         "plan-profile-of-the-first-copy", "runtime/profile_system.py", "wrong address",
         "step.program_offset + (part if shared else 0)", "step.program_offset", PLAN,
+    ),
+    Mutant(
+        "shared-profile-waits-not-for-the-last", "runtime/profile_shared.py", "forgotten part",
+        "if spans[-1].stop < cycles:", "if spans[-1].stop < 0:", SHARED,
+    ),
+    Mutant(
+        "shared-profile-all-items-in-one-window", "runtime/profile_shared.py", "wrong address",
+        "return item % window_count(self.model, self.config) * window_pitch", "return 0 * window_pitch", SHARED,
+    ),
+    Mutant(
+        "shared-profile-turns-begin-again", "runtime/profile_shared.py", "wrong index",
+        "(first + number, 0)", "(number, 0)", SHARED,
+    ),
+    Mutant(
+        "shared-profile-stretches-at-once", "runtime/profile_shared.py", "wrong order",
+        "self.now += done.cycles or 0", "self.now = done.cycles or 0", SHARED,
+    ),
+    Mutant(
+        "shared-profile-alone-on-core-0", "runtime/profile_shared.py", "wrong index",
+        "alone[step.core if model.shared_by > 1 else step.stage]", "alone[step.core]", SHARED,
     ),
     Mutant(
         "split-parts-of-the-first-group", "compiler/targets/accel/operators/share.py", "wrong index",

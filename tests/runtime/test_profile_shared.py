@@ -1,0 +1,123 @@
+"""The profile of a model that cores share: its cycles are those of a run, and each of a core is accounted for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import weft
+from weft.hw.config import TINY
+from weft.hw.pipelines import HANDOVER_CYCLES
+from weft.runtime.errors import DeviceError
+from weft.runtime.pipeline_module import PipelineModule
+from weft.runtime.plots import write_shared_plot
+from weft.runtime.profile_shared import ITEMS_A_STAGE, SharedProfile, profile_shared
+from weft.runtime.profile_shared_report import core_records, turn_records
+from weft.runtime.split_module import SplitModule
+from weft.sim.dram import DramModel
+from weft.sim.dram_kinds import parse_dram_kind
+
+from .items import DIGITS, PAIR, images
+
+MEMORY = DramModel(latency=40, bytes_per_cycle=4)
+BANKED = replace(MEMORY, banks=parse_dram_kind("ddr3-1066x16"))
+SYSTEMS = {
+    "rounds": PAIR,
+    "relay": replace(PAIR, relay=True),
+    "one port": replace(PAIR, ports=(0, 0)),
+    "one port, relay": replace(PAIR, ports=(0, 0), relay=True),
+}
+Measured = tuple[SharedProfile, PipelineModule | SplitModule]
+
+
+@pytest.fixture(scope="module", params=["split", "stages"])
+def model(request: pytest.FixtureRequest) -> weft.CompiledModel:
+    compiled = weft.compile(DIGITS, TINY, **{request.param: 2})
+    assert isinstance(compiled, weft.CompiledModel)
+    return compiled
+
+
+@pytest.fixture(scope="module", params=SYSTEMS)
+def measured(request: pytest.FixtureRequest, model: weft.CompiledModel) -> Measured:
+    return measure(model, SYSTEMS[request.param], MEMORY)
+
+
+def measure(model: weft.CompiledModel, system: weft.SystemConfig, memory: DramModel) -> Measured:
+    """A profile, and a module after a run of as many items."""
+    module = weft.load(model, system=system, dram=memory)
+    assert isinstance(module, PipelineModule | SplitModule)
+    profile = module.profile()
+    module.run(images(model, profile.items))
+    return profile, module
+
+
+def test_cycles_are_those_of_a_run(measured: Measured) -> None:
+    profile, module = measured
+    assert profile.cycles == module.cycles
+    assert profile.items == (1 if isinstance(module, SplitModule) else 2 * ITEMS_A_STAGE)
+    for core, use in enumerate(module.use()):
+        assert (profile.busy(core), profile.waited(core)) == (use.cycles, use.waited)
+    if isinstance(module, SplitModule):
+        assert profile.starts == module.starts
+    elif module.relays:
+        assert (profile.starts, profile.config.relay) == (1, True)
+
+
+def test_where_windows_lie_counts_in_a_dram_with_banks(model: weft.CompiledModel) -> None:
+    for system in SYSTEMS.values():
+        profile, module = measure(model, system, BANKED)
+        assert profile.cycles == module.cycles
+
+
+def test_every_cycle_of_a_core_is_work_or_a_wait(measured: Measured) -> None:
+    profile, _ = measured
+    for core, waits in enumerate(profile.waits):
+        assert profile.busy(core) + sum(waits.values()) == profile.cycles
+        assert waits.get(core, 0) % HANDOVER_CYCLES == 0
+        assert bool(waits.get(core, 0)) == profile.config.relay
+        for before, after in zip(profile.work[core], profile.work[core][1:], strict=False):
+            assert before.stop <= after.start
+
+
+def test_records_say_who_waits_for_whom(measured: Measured) -> None:
+    profile, module = measured
+    first, second = core_records(profile)
+    assert (first["for_1"], second["for_0"]) == (profile.waits[0].get(1, 0), profile.waits[1].get(0, 0))
+    assert sum(record["busy"] for record in (first, second)) == sum(map(profile.busy, (0, 1)))
+    turns = turn_records(profile)
+    if isinstance(module, SplitModule):
+        assert len(turns) == module.turns
+        assert sum(turn["longest"] for turn in turns) + HANDOVER_CYCLES * (module.turns - profile.starts) == (
+            profile.cycles
+        )
+        assert turns[-1]["idle"] == abs(turns[-1]["core_0"] - turns[-1]["core_1"]) > 0
+        assert turns[0]["layers"] == ["conv1"]
+    else:
+        assert [turn["core_0"] is None for turn in turns] == [False, True]
+        assert "conv1" in turns[0]["layers"]
+
+
+def test_turns_go_on_where_the_host_starts_again(model: weft.CompiledModel) -> None:
+    if model.shared_by == 1:
+        return
+    made = model.programs[3].outputs[0]
+    slot = model.on_core.slots[made]
+    tensor = replace(model.outputs[0], name=made, shape=slot.shape, dtype=str(slot.dtype))
+    profile, module = measure(replace(model, outputs=(*model.outputs, tensor)), SYSTEMS["relay"], MEMORY)
+    assert isinstance(module, SplitModule)
+    assert (profile.cycles, profile.starts) == (module.cycles, 2)
+    for own in profile.work:
+        assert [each.turn for each in own] == [each.step.turn for each in own] == list(range(module.turns))
+
+
+def test_a_picture_has_a_row_for_each_core(measured: Measured, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    profile, _ = measured
+    (path,) = write_shared_plot(profile, tmp_path, ("svg",))
+    assert path.stat().st_size > 1000
+
+
+def test_a_system_of_other_cores_is_refused(model: weft.CompiledModel) -> None:
+    with pytest.raises(DeviceError, match="but the system has 3"):
+        profile_shared(model, replace(PAIR, cores=(TINY,) * 3, ports=()), MEMORY)

@@ -1,0 +1,197 @@
+"""Where the cycles go of a model that the cores of a system share: split over them, or in stages.
+
+The timing model says when each program begins and ends. What a core has none of its own, it waits: for another core's
+end, or for a start.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..compiler.model import CompiledModel, CoreStep
+from ..hw.relay_plan import RelayPlan
+from ..hw.system_config import SystemConfig
+from ..sim.dram import DramModel
+from ..sim.relay_timing import predict_relay
+from ..sim.relay_waits import relay_waits
+from ..sim.system_run import NOTHING
+from ..sim.system_timing import predict_system
+from ..sim.timing import predict
+from ..sim.timing_ports import TimedProgram
+from .pipeline_module import check_stages, pipeline_plan, relays_stages, window_count
+from .split_module import check_split, stretches_of
+from .system_device import window_pitch
+from .system_module import constant_pages
+
+ITEMS_A_STAGE = 3
+"""Items of a profile for each stage: the first fill the stages, and the last leave them."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A run of a program by a core, in cycles of the whole run. ``turn``: which of its core's programs of an item."""
+
+    step: CoreStep
+    turn: int
+    item: int
+    start: int
+    stop: int
+
+    @property
+    def cycles(self) -> int:
+        """From its begin to its end."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class SharedProfile:
+    """A model on all cores of ``config``, accounted for.
+
+    cycles
+        Of all items, without time of the host.
+    work
+        Of each core its runs, in their order.
+    waits
+        Of each core, the cycles without a program by the core whose end it waited for; its own number stands for what
+        starts take.
+    alone
+        Of each core, the cycles of its programs of an item, on one that has its memory alone.
+    starts
+        By the host.
+    """
+
+    model: CompiledModel
+    config: SystemConfig
+    items: int
+    cycles: int
+    work: tuple[tuple[Work, ...], ...]
+    waits: tuple[Mapping[int, int], ...]
+    alone: tuple[int, ...]
+    starts: int
+
+    def busy(self, core: int) -> int:
+        """Cycles in programs."""
+        return sum(each.cycles for each in self.work[core])
+
+    def waited(self, core: int) -> int:
+        """Cycles that the other cores on its port cost it."""
+        return self.busy(core) - self.items * self.alone[core]
+
+
+def profile_shared(model: CompiledModel, config: SystemConfig, dram: DramModel) -> SharedProfile:
+    """Run an item of a model that is split, or :data:`ITEMS_A_STAGE` items a stage of one in stages, by the timing
+    model, whose cycles are those of the system's RTL. :class:`DeviceError` for a system that cannot."""
+    run = _Run(model, config, dram)
+    if model.shared_by > 1:
+        check_split(model, config)
+        items, starts = 1, _split(run)
+    else:
+        check_stages(model, config)
+        items = ITEMS_A_STAGE * model.stages
+        starts = _stages(run, items)
+    alone = [0] * len(config.cores)
+    for step in model.programs:
+        cycles = predict(model.config, step.program, dram, offset=step.program_offset).cycles or 0
+        alone[step.core if model.shared_by > 1 else step.stage] += cycles
+    waits = tuple(map(dict, run.waits))
+    return SharedProfile(model, config, items, run.now, tuple(map(tuple, run.work)), waits, tuple(alone), starts)
+
+
+@dataclass
+class _Run:
+    """What was run up to cycle ``now``."""
+
+    model: CompiledModel
+    config: SystemConfig
+    dram: DramModel
+    now: int = 0
+    work: list[list[Work]] = field(default_factory=list)
+    waits: list[Counter[int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.work = [[] for _ in self.config.cores]
+        self.waits = [Counter() for _ in self.config.cores]
+        split = self.model.shared_by > 1 and self.config.shared_reads
+        self.shared = constant_pages(self.model.on_core) if split else NOTHING
+
+    def together(self, steps: Mapping[int, tuple[CoreStep, int, int]]) -> None:
+        """Programs that the host starts at once: by core the program, its turn and its item."""
+        programs: list[TimedProgram | None] = [None] * len(self.config.cores)
+        for core, (step, _, item) in steps.items():
+            programs[core] = replace(timed(step), window_start=self.window_start(item))
+        done = predict_system(self.config, programs, self.dram, shared=self.shared)
+        ends = {core: own.cycles or 0 for core, own in enumerate(done.cores) if own is not None}
+        last = max(ends, key=ends.__getitem__)
+        for core in range(len(self.config.cores)):
+            if core in steps:
+                step, turn, item = steps[core]
+                self.work[core].append(Work(step, turn, item, self.now, self.now + ends[core]))
+            if core != last:
+                self.waits[core][last] += ends[last] - ends.get(core, 0)
+        self.now += ends[last]
+
+    def window_start(self, item: int) -> int:
+        """Where an item's window begins."""
+        if self.model.shared_by > 1:
+            return 0
+        return item % window_count(self.model, self.config) * window_pitch(self.model.on_core.window_bytes)
+
+    def relayed(self, plan: RelayPlan, steps: Sequence[Sequence[CoreStep]], runs: int, first: int | None) -> None:
+        """Programs that the cores start themselves. ``first``: the turn of the first of ``steps``; None for stages,
+        where a run is an item."""
+        programs = [[timed(step) for step in own] for own in steps]
+        done = predict_relay(self.config, plan, programs, runs, self.dram, shared=self.shared)
+        for core, (own, spans, waits) in enumerate(zip(steps, done.spans, relay_waits(plan, done.spans), strict=True)):
+            for number, span in enumerate(spans):
+                turn, item = (0, number) if first is None else (first + number, 0)
+                self.work[core].append(
+                    Work(own[number % len(own)], turn, item, self.now + span.start, self.now + span.stop)
+                )
+            self.waits[core] += waits
+            # At the end all wait for the last.
+            cycles = done.cycles or 0
+            last = max(range(len(steps)), key=lambda other: done.spans[other][-1].stop)
+            if spans[-1].stop < cycles:
+                self.waits[core][last] += cycles - spans[-1].stop
+        self.now += done.cycles or 0
+
+
+def timed(step: CoreStep) -> TimedProgram:
+    """A program in the first window."""
+    return TimedProgram(code=step.program, offset=step.program_offset)
+
+
+def _split(run: _Run) -> int:
+    """An item of a model that is split; how often the host starts."""
+    stretches, _ = stretches_of(run.model, relay=run.config.relay)
+    for stretch in stretches:
+        first = stretch.turns[0][0].turn
+        if run.config.relay:
+            plan = RelayPlan.barrier(len(run.config.cores))
+            run.relayed(plan, list(zip(*stretch.turns, strict=True)), len(stretch.turns), first)
+        else:
+            run.together({step.core: (step, first, 0) for step in stretch.turns[0]})
+    return len(stretches)
+
+
+def _stages(run: _Run, items: int) -> int:
+    """Items through the stages; how often the host starts."""
+    stages = [[step for step in run.model.programs if step.stage == stage] for stage in range(run.model.stages)]
+    if relays_stages(run.model, run.config):
+        run.relayed(pipeline_plan(run.model, run.config, items), stages, items, None)
+        return 1
+    starts = 0
+    for steps in _rounds(stages, items):
+        run.together(steps)
+        starts += 1
+    return starts
+
+
+def _rounds(stages: list[list[CoreStep]], items: int) -> Iterator[dict[int, tuple[CoreStep, int, int]]]:
+    """What the host starts at once, as :class:`~weft.runtime.pipeline_module.PipelineModule` does."""
+    for number in range(items + len(stages) - 1):
+        there = [core for core in range(len(stages)) if 0 <= number - core < items]
+        for turn in range(max(len(stages[core]) for core in there)):
+            yield {core: (stages[core][turn], turn, number - core) for core in there if turn < len(stages[core])}
