@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import weft
 from weft.compiler.frontends import ModelError
 from weft.compiler.frontends.litert.source import LitertSource
 
-from benchmarks.zoo.litert_models import ModelWriter, options
+from benchmarks.zoo.litert_models import ModelWriter, interpreted, options
 
 
 def refused(net: ModelWriter, x: int, y: int, text: str) -> None:
@@ -57,3 +58,17 @@ def test_a_scaled_sigma_of_boxes_is_refused() -> None:
     results = [net.tensor((2,), "int32"), net.tensor((2,), "float32"), net.tensor((), "int32")]
     net.op("NON_MAX_SUPPRESSION_V5", [boxes, scores, net.constant(2, "int32"), *limits], results)
     refused(net, boxes, results[0], "sigma must be 0")
+
+
+@pytest.mark.parametrize("kind", ["float32", "int32"])
+def test_a_cast_of_complex_numbers_takes_the_real_part(kind: str) -> None:
+    net, x, spectral = spectrum()
+    y = net.tensor((1, 5), kind, name="taken")
+    net.op("CAST", [spectral], [y], options("CastOptions"))
+    file = net.finish([x], [y])
+    values = np.random.default_rng(5).integers(-8, 9, (1, 8)).astype(np.float32)
+    found = weft.load(weft.compile(file, target="cpu")).run({"x": values})["taken"]
+    np.testing.assert_allclose(found, np.fft.rfft(values).real.astype(kind), atol=1e-5)
+    if kind == "float32":
+        (wanted,) = interpreted(file, [values])
+        np.testing.assert_allclose(found, wanted, atol=1e-5)

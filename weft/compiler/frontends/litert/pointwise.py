@@ -217,8 +217,10 @@ def _bucketize(site: Site) -> Result:
 
 @rule("CAST")
 def _cast(site: Site) -> Result:
-    """Floats are cut towards zero; integers keep their low bits."""
+    """Floats are cut towards zero; integers keep their low bits; of complex numbers the real part is taken."""
     held = site.held(0)
+    if held.imaginary is not None and site.results[0].dtype == "complex64":
+        return held
     to = site.results[0].element
     if held.expr.dtype in FLOATS and to not in FLOATS and to != "bool":
         return Held(site.call("nn.cast", held.expr, to=to), held.order)

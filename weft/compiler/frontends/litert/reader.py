@@ -113,7 +113,7 @@ def _reached(graphs: Sequence[GraphInfo], bodies: Mapping[str, Sequence[str]]) -
 def _results(site: Site) -> tuple[Result, ...]:
     """What the rule gives; of complex numbers, what it gives of either part."""
     complex_ones = [held is not None and held.imaginary is not None for held in site.values]
-    if not any(complex_ones) or site.op in spectrum.TAKING:
+    if not any(complex_ones) or site.op in spectrum.ENDING:
         made = RULES[site.op](site)
         return made if isinstance(made, tuple) else (made,)
     if site.op not in spectrum.MOVES:

@@ -9,7 +9,9 @@ from .site import Held, Result, Site, rule
 MOVES = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS", "TRANSPOSE", "SLICE", "STRIDED_SLICE", "CONCATENATION", "PACK", "SPLIT")
 """Operators that move complex numbers: they move either part."""
 TAKING = ("REAL", "IMAG", "COMPLEX_ABS")
-"""Operators that make real numbers of complex ones."""
+"""Operators that make real numbers of complex ones, and of nothing else."""
+ENDING = (*TAKING, "CAST")
+"""Operators that may make real numbers of complex ones."""
 
 
 @rule("RFFT2D")
