@@ -239,7 +239,7 @@ MUTANTS = (
     ),
     Mutant(
         "products-wait-for-all-readers", "compiler/targets/accel/stream/split_products.py", "case left out",
-        "| _given_back_by_group(config, touching, products)", "",
+        "taken | given_back & starting > 0", "taken > 0",
         ("tests/compiler/targets/accel/stream/test_split_products.py",),
     ),
     Mutant(

@@ -17,7 +17,7 @@ from weft.compiler.targets.accel.stream import issue_early
 from weft.compiler.targets.accel.stream.split_products import split_products
 from weft.compiler.targets.accel.stream.stream import Access, Issue
 from weft.hw.config import PYNQ
-from weft.hw.isa import Engine, Gemm, Loop, Vector, VectorOp
+from weft.hw.isa import Engine, Gemm, Load, Loop, Scratchpad, Vector, VectorOp
 from weft.hw.memories import Memory
 from weft.sim.timing import predict
 
@@ -162,3 +162,85 @@ def test_sums_that_go_on_stay_whole() -> None:
     sums = [product_of(Gemm(zero=int(chunk == 0), levels=2, dst=0, src=0, wgt=0), levels) for chunk in range(3)]
     stream = split_products(PYNQ, [*loops(levels), *sums, reader(0, 40), reader(40, 40)])
     assert [gemm.levels for gemm in products_in(stream)] == [2, 2, 1, 1]
+
+
+def test_what_is_read_before_it_is_written_counts_as_read() -> None:
+    levels = [(40, 1, 1, 0), (2, 40, 0, 1)]
+    users = [Issue(each.instruction, each.reads, (Access(Memory.ACC, each.reads[0].start, (50,), (1,)),))
+             for each in (reader(0, 40), reader(40, 40))]  # fmt: skip
+    stream = [*loops(levels), product_of(Gemm(zero=1, levels=2, dst=0, src=0, wgt=0), levels), *users]
+    assert len(products_in(split_products(PYNQ, stream))) == 2
+
+
+def cut_by_hand(issues: Sequence[Issue]) -> list[int]:
+    """The positions of products that are cut, entry by entry as the module says it; all of them have levels of 40 and
+    2."""
+    held = {each.instruction.level: each.instruction for each in issues if isinstance(each.instruction, Loop)}
+    own = held[1].dst_stride
+
+    def groups(gemm: Gemm) -> list[list[int]]:
+        return [list(range(start, start + 40)) for start in (gemm.dst, gemm.dst + own)]
+
+    def entries(accesses: Sequence[Access]) -> set[int]:
+        return {entry for each in accesses if each.memory is Memory.ACC for entry in range(each.start, each.stop)}
+
+    def by_vector(issue: Issue) -> bool:
+        return issue.instruction.engine is Engine.VECTOR
+
+    found = []
+    for position, issue in enumerate(issues):
+        if not isinstance(issue.instruction, Gemm):
+            continue
+        for backwards, rest in ((True, issues[position + 1 :]), (False, issues[position - 1 :: -1])):
+            first: dict[int, int] = {}  # who reads an entry, or else writes it
+            for number, other in enumerate(rest):
+                reads, writes = map(entries, other.accesses)
+                for entry in reads if backwards and by_vector(other) else ():
+                    first.setdefault(entry, number)
+                for entry in writes if backwards else reads | writes if by_vector(other) else ():
+                    first.setdefault(entry, -1 if backwards else number)
+            near = max if backwards else min
+            users = [[first[each] for each in group if first.get(each, -1) >= 0] for group in groups(issue.instruction)]
+            if all(users) and len({near(each) for each in users}) > 1 and (backwards or issue.instruction.zero):
+                found.append(position)
+                break
+    return found
+
+
+@given(st.data())
+def test_products_are_cut_where_their_groups_are_used_apart(data: st.DataObject) -> None:
+    levels = [(40, 1, 1, 0), (2, data.draw(st.sampled_from([40, 60])), 0, 1)]
+
+    def spans(least: int) -> tuple[Access, ...]:
+        numbers = st.tuples(st.integers(0, 10), st.integers(1, 8))
+        return tuple(Access(Memory.ACC, 20 * start, (20 * count,), (1,))
+                     for start, count in data.draw(st.lists(numbers, min_size=least, max_size=2)))  # fmt: skip
+
+    stream = loops(levels)
+    for kind in data.draw(st.lists(st.sampled_from(["product", "vector", "load"]), max_size=10)):
+        if kind == "product":
+            dst, zero = 20 * data.draw(st.integers(0, 6)), data.draw(st.integers(0, 1))
+            stream.append(product_of(Gemm(zero=zero, levels=2, dst=dst, src=0, wgt=0), levels))
+        elif kind == "vector":
+            stream.append(Issue(Vector(op=VectorOp.ADD, dst=0, a=0), spans(1), spans(0)))
+        else:
+            load = Load(scratchpad=Scratchpad.ACC, index=0, offset=0, rows=1, columns=1)
+            stream.append(Issue(load, (), spans(1)))
+    wanted = cut_by_hand(stream)
+    parts = [1 + (position in wanted) for position in range(len(stream))]
+    assert len(split_products(PYNQ, stream)) == sum(parts)
+    assert products_in(split_products(PYNQ, stream)) == [
+        each.instruction
+        for count, issue in zip(parts, stream, strict=True) if isinstance(issue.instruction, Gemm)
+        for each in split_by_hand(issue, levels, count)
+    ]  # fmt: skip
+
+
+def split_by_hand(issue: Issue, levels: Levels, parts: int) -> list[Issue]:
+    gemm = issue.instruction
+    assert isinstance(gemm, Gemm)
+    if parts == 1:
+        return [issue]
+    _, (_, dst, src, wgt) = levels
+    return [Issue(replace(gemm, levels=1, dst=gemm.dst + number * dst, src=gemm.src + number * src,
+                          wgt=gemm.wgt + number * wgt)) for number in range(parts)]  # fmt: skip

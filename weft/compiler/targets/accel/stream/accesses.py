@@ -70,7 +70,7 @@ _as_set: Callable[[Access], _Set] = attrgetter("memory", "start", "extents", "st
 
 
 def _arranged(positions: Ints, engines: Ints, writes: Flags, sets: Ints, known: Sequence[_Set]) -> Accesses:
-    runs = [_runs(extents, strides) for *_, extents, strides in known]
+    runs = [runs_of(extents, strides) for *_, extents, strides in known]
     begins = np.cumsum([0, *(len(starts) for starts, _ in runs)])
     shifts = np.repeat(np.array([start for _, start, *_ in known], np.int64), np.diff(begins))
     starts = np.concatenate([np.zeros(0, np.int64), *(starts for starts, _ in runs)]) + shifts
@@ -83,7 +83,7 @@ def _arranged(positions: Ints, engines: Ints, writes: Flags, sets: Ints, known: 
 
 
 @lru_cache(maxsize=65536)
-def _runs(extents: tuple[int, ...], strides: tuple[int, ...]) -> tuple[Ints, Ints]:
+def runs_of(extents: tuple[int, ...], strides: tuple[int, ...]) -> tuple[Ints, Ints]:
     """First units of the runs of consecutive units, from 0, and the units behind them."""
     offsets, length = offsets_of(extents, strides)
     if offsets is None:

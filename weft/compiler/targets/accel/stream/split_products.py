@@ -8,19 +8,20 @@ is done with. The parts have the loops of the whole but the outermost, so no loo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from itertools import count
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from .....hw.config import CoreConfig
 from .....hw.isa import Engine, Gemm, Loop
 from .....hw.memories import Memory
-from .stream import RECENT, Access, Issue, Selector
+from ...llvm.scan import scan
+from .accesses import Ints, runs_of
+from .stream import RECENT, Access, Issue
 
 SMALLEST_PART = 32
 """Micro-ops of a part: shorter ones would not fill the array's pipeline."""
@@ -31,8 +32,8 @@ MOST_PARTS = 64
 Level = tuple[int, int, int, int]
 """Extent and strides (dst, a, b) of a loop."""
 
-Positions = npt.NDArray[np.int32]
-"""Of instructions in the stream; -1: of none."""
+_Shape = tuple[tuple[int, ...], tuple[int, ...]]
+"""Extents and strides of an access."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +44,24 @@ class Product:
     levels: tuple[Level, ...]
 
     @property
-    def accumulators(self) -> npt.NDArray[np.int64]:
-        """A row for each iteration of the outermost loop."""
-        return self.gemm.dst + _offsets(self.levels)
+    def groups(self) -> tuple[int, int, int]:
+        """First accumulator, how many output groups, and how far these are apart."""
+        extent, stride, *_ = self.levels[-1]
+        return self.gemm.dst, extent, stride
+
+    @property
+    def group(self) -> _Shape:
+        """The accumulators of an output group, from its first."""
+        moving = [(extent, stride) for extent, stride, *_ in self.levels[:-1] if stride]
+        return tuple(extent for extent, _ in moving), tuple(stride for _, stride in moving)
 
     def parts(self, whole: Issue, size: int = 1) -> list[Issue]:
         """Parts of so many iterations of the outermost loop each, which runs in them where there are several."""
-        *below, (count, to_dst, to_src, to_wgt) = self.levels
+        *below, (groups, to_dst, to_src, to_wgt) = self.levels
         levels = below if size == 1 else [*below, (size, to_dst, to_src, to_wgt)]
         return [
-            self._part(whole, levels, start * to_dst, start * to_src, start * to_wgt) for start in range(0, count, size)
+            self._part(whole, levels, start * to_dst, start * to_src, start * to_wgt)
+            for start in range(0, groups, size)
         ]
 
     def _part(self, whole: Issue, levels: Sequence[Level], to_dst: int, to_src: int, to_wgt: int) -> Issue:
@@ -65,13 +74,43 @@ class Product:
         return Issue(part, reads, (written,), whole.layer, whole.tile)
 
 
-class _Touching(NamedTuple):
-    """What an instruction reads and writes of the accumulators."""
+@dataclass(frozen=True)
+class _Touching:
+    """The instructions that touch accumulators. Instruction n has a position in the stream, may be the vector engine's,
+    and has the accesses ``firsts[n] .. firsts[n + 1] - 1``. Each access ``writes`` or reads entries from its first of
+    ``starts`` on, in runs of its shape: those of shape s are ``begins[s] .. begins[s + 1] - 1``, each from one entry up
+    to another one."""
 
-    position: int
-    by_vector: bool
-    read: list[Selector]
-    written: list[Selector]
+    positions: Ints
+    by_vector: Ints
+    firsts: Ints
+    writes: Ints
+    shapes: Ints
+    starts: Ints
+    begins: Ints
+    run_starts: Ints
+    run_stops: Ints
+
+    @property
+    def columns(self) -> tuple[Ints, ...]:
+        return (self.positions, self.by_vector, self.firsts, self.writes, self.shapes, self.starts, self.begins,
+                self.run_starts, self.run_stops)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Of the products that can be cut, by their numbers: first accumulator, how many output groups, how far these are
+    apart, and the shape of one. ``number``: of the product at each instruction that touches accumulators, or -1."""
+
+    number: Ints
+    first: Ints
+    count: Ints
+    apart: Ints
+    shape: Ints
+
+    @property
+    def columns(self) -> tuple[Ints, ...]:
+        return self.number, self.first, self.count, self.apart, self.shape
 
 
 def split_products(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
@@ -79,8 +118,7 @@ def split_products(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
     products = {place: product for place, product in products_of(issues) if _long_enough(product)}
     if not products:
         return list(issues)
-    touching = _touching(issues)
-    cut = _taken_by_group(config, touching, products) | _given_back_by_group(config, touching, products)
+    cut = _cut(config, issues, products)
     stream: list[Issue] = []
     for position, issue in enumerate(issues):
         stream += products[position].parts(issue) if position in cut else [issue]
@@ -96,26 +134,15 @@ def products_of(issues: Sequence[Issue]) -> Iterator[tuple[int, Product]]:
                 held[loop.level] = loop.extent, loop.dst_stride, loop.a_stride, loop.b_stride
             case Gemm(depthwise=0) as gemm if gemm.levels:
                 levels = tuple(held[level] for level in range(gemm.levels))
-                count, stride, *_ = levels[-1]
-                if stride and count > 1:
+                groups, stride, *_ = levels[-1]
+                if stride and groups > 1:
                     yield position, Product(gemm, levels)
 
 
 def _long_enough(product: Product) -> bool:
     """Whether each of its output groups may be a part."""
-    *below, (count, *_) = product.levels
-    return count <= MOST_PARTS and prod(level[0] for level in below) >= SMALLEST_PART
-
-
-@lru_cache(maxsize=4096)
-def _offsets(levels: tuple[Level, ...]) -> npt.NDArray[np.int64]:
-    """Of the accumulators, a row for each iteration of the outermost loop."""
-    offsets = np.zeros(1, np.int64)
-    for extent, stride, *_ in levels[:-1]:
-        if stride:
-            offsets = np.add.outer(offsets, np.arange(extent) * stride).ravel()
-    count, stride, *_ = levels[-1]
-    return np.add.outer(np.arange(count) * stride, offsets)
+    *below, (groups, *_) = product.levels
+    return groups <= MOST_PARTS and prod(level[0] for level in below) >= SMALLEST_PART
 
 
 def _access(memory: Memory, start: int, levels: Sequence[Level], operand: int) -> Access:
@@ -123,51 +150,81 @@ def _access(memory: Memory, start: int, levels: Sequence[Level], operand: int) -
     return Access(memory, start, tuple(extent for extent, _ in moving), tuple(stride for _, stride in moving))
 
 
-def _touching(issues: Sequence[Issue]) -> list[_Touching]:
-    """The instructions that touch accumulators."""
-    found = []
+def _cut(config: CoreConfig, issues: Sequence[Issue], products: Mapping[int, Product]) -> set[int]:
+    """The positions of the products that are to be cut."""
+    shapes: defaultdict[_Shape, int] = defaultdict(count().__next__)
+    of_group = [shapes[each.group] for each in products.values()]
+    touching = _touching(issues, shapes)
+    numbers = {place: number for number, place in enumerate(products)}
+    first, counts, apart = np.array([each.groups for each in products.values()], np.int64).T.copy()
+    groups = _Groups(
+        np.array([numbers.get(place, -1) for place in touching.positions.tolist()], np.int64),
+        first, counts, apart, np.array(of_group, np.int64),
+    )  # fmt: skip
+    taken, given_back = (np.zeros(len(products), np.int64) for _ in range(2))
+    for backwards, found in ((1, taken), (0, given_back)):
+        reader = np.full(config.acc_depth, -1, np.int64)
+        _scan(backwards, *touching.columns, *groups.columns, len(touching.positions), reader, found)
+    starting = np.array([each.gemm.zero for each in products.values()], np.int64)
+    return set(np.fromiter(products, np.int64)[taken | given_back & starting > 0].tolist())
+
+
+def _touching(issues: Sequence[Issue], shapes: defaultdict[_Shape, int]) -> _Touching:
+    positions, by_vector, firsts, writes, of_shape, starts = ([] for _ in range(6))  # type: ignore[var-annotated]
     for position, issue in enumerate(issues):
-        reads, writes = issue.accesses
-        read = [access.selector() for access in reads if access.memory is Memory.ACC]
-        written = [access.selector() for access in writes if access.memory is Memory.ACC]
-        if read or written:
-            found.append(_Touching(position, issue.instruction.engine is Engine.VECTOR, read, written))
-    return found
+        before = len(starts)
+        for written, several in enumerate(issue.accesses):
+            for access in several:
+                if access.memory is Memory.ACC:
+                    writes.append(written)
+                    of_shape.append(shapes[access.extents, access.strides])
+                    starts.append(access.start)
+        if len(starts) > before:
+            positions.append(position)
+            by_vector.append(issue.instruction.engine is Engine.VECTOR)
+            firsts.append(before)
+    firsts.append(len(starts))
+    runs = [runs_of(extents, strides) for extents, strides in shapes]
+    begins = np.cumsum([0, *(len(first) for first, _ in runs)])
+    columns = (np.array(each, np.int64) for each in (positions, by_vector, firsts, writes, of_shape, starts))
+    run_starts, run_stops = (np.concatenate(each) for each in zip(*runs, strict=True))
+    return _Touching(*columns, begins, run_starts, run_stops)
 
 
-def _taken_by_group(config: CoreConfig, touching: Sequence[_Touching], products: dict[int, Product]) -> set[int]:
-    """Products whose groups different instructions of the vector engine read, before anything writes them again."""
-    found = set()
-    reader = np.full(config.acc_depth, -1, np.int32)
-    for each in reversed(touching):
-        product = products.get(each.position)
-        if product is not None and _differ(reader[product.accumulators]):
-            found.add(each.position)
-        for selector in each.written:
-            reader[selector] = -1
-        if each.by_vector:
-            for selector in each.read:
-                reader[selector] = each.position
-    return found
-
-
-def _given_back_by_group(config: CoreConfig, touching: Sequence[_Touching], products: dict[int, Product]) -> set[int]:
-    """Products that start sums where different instructions of the vector engine have just read others."""
-    found = set()
-    reader = np.full(config.acc_depth, -1, np.int32)
-    for each in touching:
-        product = products.get(each.position)
-        if product is not None and product.gemm.zero:
-            readers = reader[product.accumulators]
-            if readers.max() > each.position - RECENT and _differ(readers):
-                found.add(each.position)
-        if each.by_vector:
-            for selector in (*each.read, *each.written):
-                reader[selector] = each.position
-    return found
-
-
-def _differ(readers: Positions) -> bool:
-    """Whether every part has a reader, and not all the same."""
-    of_parts = np.maximum.reduce(readers, axis=1).tolist()
-    return bool(0 <= min(of_parts) < max(of_parts))
+@scan
+def _scan(
+    backwards: int, positions: Ints, by_vector: Ints, firsts: Ints, writes: Ints, shapes: Ints, starts: Ints,
+    begins: Ints, run_starts: Ints, run_stops: Ints, number: Ints, first: Ints, count: Ints, apart: Ints, shape: Ints,
+    instructions: int, reader: Ints, found: Ints,
+) -> None:  # fmt: skip
+    """Mark the products whose groups different instructions of the vector engine had just before; ``backwards``: those
+    that different ones read behind them, before anything writes there. Of each entry the ``reader`` is known."""
+    for step in range(instructions):
+        place = step
+        if backwards:
+            place = instructions - 1 - step
+        product = number[place]
+        if product >= 0:
+            least = positions[instructions - 1]
+            most = -1
+            for group in range(count[product]):
+                last = -1
+                start = first[product] + group * apart[product]
+                for run in range(begins[shape[product]], begins[shape[product] + 1]):
+                    for entry in range(start + run_starts[run], start + run_stops[run]):
+                        last = max(last, reader[entry])
+                least = min(least, last)
+                most = max(most, last)
+            if least >= 0 and least < most and most > positions[place] - RECENT:
+                found[product] = 1
+        for order in range(2):
+            written = 1 - order
+            for access in range(firsts[place], firsts[place + 1]):
+                if writes[access] == written:
+                    value = positions[place]
+                    if backwards and written:
+                        value = -1
+                    if by_vector[place] or value < 0:
+                        for run in range(begins[shapes[access]], begins[shapes[access] + 1]):
+                            for entry in range(starts[access] + run_starts[run], starts[access] + run_stops[run]):
+                                reader[entry] = value
