@@ -1,6 +1,8 @@
-"""Fourier transforms, as products with matrices of cosines and sines."""
+"""Fourier transforms, as products with matrices of cosines and sines: one, or two of far smaller ones."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -19,6 +21,9 @@ def _fourier(length: int, frequencies: int, inverse: bool) -> tuple[Array, Array
 
 def _transform(node: Node, real: Expr, imaginary: Expr | None, length: int, count: int, inverse: bool) -> list[Expr]:
     """Real and imaginary parts (..., count) of the transform of the last axis."""
+    rows = _rows(length)
+    if rows > 1:
+        return _in_two_steps(node, real, imaginary, rows, length // rows, count, inverse)
     cosine, sine = (node.like(matrix, real) for matrix in _fourier(length, count, inverse))
     out = [node.call("nn.matmul", real, cosine), node.call("nn.matmul", real, sine)]
     if imaginary is None:
@@ -27,6 +32,44 @@ def _transform(node: Node, real: Expr, imaginary: Expr | None, length: int, coun
         node.call("nn.subtract", out[0], node.call("nn.matmul", imaginary, sine)),
         node.call("nn.add", out[1], node.call("nn.matmul", imaginary, cosine)),
     ]
+
+
+SHORTEST_CUT = 128
+"""Shorter transforms are one product: two would take as long with what moves between them."""
+
+
+def _rows(length: int) -> int:
+    """The first of two factors of a length, near to each other, by which a transform is cut; 1 where it is not."""
+    if length < SHORTEST_CUT:
+        return 1
+    factor = next(each for each in range(math.isqrt(length), 0, -1) if length % each == 0)
+    return factor if 4 * (factor + length // factor) < length else 1
+
+
+def _in_two_steps(
+    node: Node, real: Expr, imaginary: Expr | None, rows: int, columns: int, count: int, inverse: bool
+) -> list[Expr]:
+    """A transform of ``rows * columns`` points by the step of Cooley and Tukey (Mathematics of Computation 19, 1965):
+    points are rows that follow each other. Columns are transformed, turned by a part of a turn each, and what is left
+    are transforms of as many points as there are columns, of which the first ``count`` results are kept."""
+    length, front = rows * columns, real.shape[:-1]
+    last = len(front)
+    swapped = [*range(last), last + 1, last]
+
+    def by_columns(part: Expr) -> Expr:
+        return node.transpose(node.reshape(part, (*front, rows, columns)), swapped)
+
+    made = _transform(node, by_columns(real), None if imaginary is None else by_columns(imaginary), rows, rows, inverse)
+    turns = np.arange(columns)[:, None] * np.arange(rows) * ((2 if inverse else -2) * np.pi / length)
+    cosine, sine = (node.like(wave(turns), real) for wave in (np.cos, np.sin))
+    turned = [
+        node.call("nn.subtract", *(node.call("nn.multiply", a, b) for a, b in zip(made, (cosine, sine), strict=True))),
+        node.call("nn.add", *(node.call("nn.multiply", a, b) for a, b in zip(made, (sine, cosine), strict=True))),
+    ]
+    kept = -(-count // rows)
+    parts = _transform(node, *(node.transpose(part, swapped) for part in turned), columns, kept, inverse)
+    whole = [node.reshape(node.transpose(part, swapped), (*front, kept * rows)) for part in parts]
+    return [part if kept * rows == count else node.slice(part, last, 0, count) for part in whole]
 
 
 def _component(node: Node, x: Expr, number: int) -> Expr:
