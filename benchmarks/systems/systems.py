@@ -11,7 +11,7 @@ microseconds after the end of the one before.
     python benchmarks/systems/systems.py --rtl --size 64 --cores 2  # also in Verilator: bytes and cycles must be equal
     python benchmarks/systems/systems.py --models a.weft b.weft     # what 'weft compile' wrote, instead of networks
     python benchmarks/systems/systems.py --networks --programs 500  # random programs on random systems, in Verilator
-    python benchmarks/systems/systems.py --networks --area          # what the arbiters take
+    python benchmarks/systems/systems.py --networks --area          # what arbiters and relays take
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ from pathlib import Path
 
 import numpy as np
 import weft
+from amaranth.lib import wiring
 from weft.compiler.model import CompiledModel
 from weft.hw.bus import PAGE_BYTES
 from weft.hw.config import PYNQ, CoreConfig
+from weft.hw.core import page_bits
 from weft.hw.interconnect import Arbiter
+from weft.hw.relay import Relay
 from weft.hw.relay_plan import RelayPlan
 from weft.hw.synthesis import Target, synthesise_verilog
 from weft.hw.system_config import SystemConfig
@@ -208,13 +211,15 @@ def campaign(programs: int, systems: int) -> Iterator[Record]:
 
 
 def areas(counts: list[int]) -> Iterator[Record]:
-    """Of the arbiter for so many cores on one port, on a 7-series part, without and with shared reads."""
+    """Of the arbiter for so many cores on one port, on a 7-series part, without and with shared reads; of the relay."""
     for count in counts:
-        for shares in (False, True):
-            text = emit_component(Arbiter([PYNQ] * count, shares_reads=shares), TOP)
-            figures = synthesise_verilog("arbiter", text, Target.XC7)[0].total
-            where = f"{count} x 16x16, {PORTS[1 + shares]}"
-            yield from (Record(where, "arbiter", name, value) for name, value in figures.items() if value)
+        parts: list[tuple[str, str, wiring.Component]] = [
+            ("arbiter", PORTS[1 + shares], Arbiter([PYNQ] * count, shares_reads=bool(shares))) for shares in (0, 1)
+        ]
+        for name, kind, part in [*parts, ("relay", "relay", Relay(count, page_bits(PYNQ)))]:
+            figures = synthesise_verilog(name, emit_component(part, TOP), Target.XC7)[0].total
+            where = f"{count} x 16x16, {kind}"
+            yield from (Record(where, name, figure, value) for figure, value in figures.items() if value)
 
 
 def compiled_for(path: Path, config: CoreConfig, stages: int) -> CompiledModel:
@@ -249,7 +254,7 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=64, help="items through the stages, by one start or by rounds")
     parser.add_argument("--interrupt", type=float, default=80, help="microseconds of the host between two rounds")
     parser.add_argument("--clock", type=float, default=100, help="MHz of the cores, for these")
-    parser.add_argument("--area", action="store_true", help="synthesise the arbiters")
+    parser.add_argument("--area", action="store_true", help="synthesise arbiters and relays")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     rows: list[Row] = []

@@ -65,13 +65,15 @@ def test_the_same_profile_gives_the_same_bytes(digits: Profile, tmp_path: Path) 
         assert (first / name).read_bytes() == (second / name).read_bytes()
 
 
-@pytest.mark.parametrize("name", ["roofline", "timeline"])
-def test_the_pictures_of_the_manual_are_there_and_small(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "page"), [("roofline", "profile"), ("timeline", "profile"), ("system-stages", "systems")]
+)
+def test_the_pictures_of_the_manual_are_there_and_small(name: str, page: str) -> None:
     """``python docs/profile_pictures.py`` makes them."""
     path = ROOT / "docs" / "pictures" / f"{name}.svg"
     assert ElementTree.parse(path).getroot().tag.endswith("svg")
     assert path.stat().st_size <= 300_000
-    assert f"pictures/{name}.svg" in (ROOT / "docs" / "profile.md").read_text()
+    assert f"pictures/{name}.svg" in (ROOT / "docs" / f"{page}.md").read_text()
 
 
 def test_without_matplotlib_the_error_says_what_to_install(
