@@ -182,7 +182,8 @@ def cut_by_hand(issues: Sequence[Issue]) -> list[int]:
         return [list(range(start, start + 40)) for start in (gemm.dst, gemm.dst + own)]
 
     def entries(accesses: Sequence[Access]) -> set[int]:
-        return {entry for each in accesses if each.memory is Memory.ACC for entry in range(each.start, each.stop)}
+        own = [np.arange(4096)[each.selector()].tolist() for each in accesses if each.memory is Memory.ACC]
+        return set(chain.from_iterable(own))
 
     def by_vector(issue: Issue) -> bool:
         return issue.instruction.engine is Engine.VECTOR

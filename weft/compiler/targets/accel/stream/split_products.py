@@ -184,11 +184,11 @@ def _touching(issues: Sequence[Issue], shapes: defaultdict[_Shape, int]) -> _Tou
             by_vector.append(issue.instruction.engine is Engine.VECTOR)
             firsts.append(before)
     firsts.append(len(starts))
+    columns = [np.array(each, np.int64) for each in (positions, by_vector, firsts, writes, of_shape, starts)]
     runs = [runs_of(extents, strides) for extents, strides in shapes]
-    begins = np.cumsum([0, *(len(first) for first, _ in runs)])
-    columns = (np.array(each, np.int64) for each in (positions, by_vector, firsts, writes, of_shape, starts))
-    run_starts, run_stops = (np.concatenate(each) for each in zip(*runs, strict=True))
-    return _Touching(*columns, begins, run_starts, run_stops)
+    columns.append(np.cumsum([0, *(len(first) for first, _ in runs)]))
+    columns += [np.concatenate(each) for each in zip(*runs, strict=True)]
+    return _Touching(*columns)
 
 
 @scan
