@@ -6,7 +6,7 @@ Needs LiteRT: pip install ai-edge-litert
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flatbuffers
@@ -19,6 +19,8 @@ with warnings.catch_warnings():
     from ai_edge_litert import schema_py_generated as schema
 
 Array = np.ndarray[Any, Any]
+Names = Sequence[dict[str, int]]
+"""Tensors by their names: those of the inputs, and those of the outputs."""
 
 KERNELS = {
     "default": lite.OpResolverType.BUILTIN,
@@ -121,9 +123,11 @@ class ModelWriter:
         self._operators.append(operator)
 
     def finish(
-        self, inputs: Sequence[int], outputs: Sequence[int], names: Sequence[dict[str, int]] | None = None
-    ) -> bytes:
-        """The file. ``names``: of inputs and of outputs in a signature."""
+        self, inputs: Sequence[int], outputs: Sequence[int], names: Names | None = None,
+        more: Mapping[str, tuple[int, Names]] = {},
+    ) -> bytes:  # fmt: skip
+        """The file. ``names``: of inputs and of outputs in a signature. ``more``: further signatures, each of a graph
+        that `number` closed."""
         model = schema.ModelT()
         model.subgraphs = [self._graph(inputs, outputs, "main"), *self._bodies]
         model.version, model.buffers, model.description = 3, self._buffers, b"made"
@@ -134,16 +138,18 @@ class ModelWriter:
             if custom:
                 each.customCode = custom.encode()
             model.operatorCodes.append(each)
-        if names is not None:
-            signature = schema.SignatureDefT()
-            signature.signatureKey, signature.subgraphIndex = b"serving_default", 0
-            signature.inputs, signature.outputs = (
-                [_tensor_map(name, index) for name, index in each.items()] for each in names
-            )
-            model.signatureDefs = [signature]
+        signatures = ({} if names is None else {"serving_default": (0, names)}) | dict(more)
+        model.signatureDefs = [_signature(key, *each) for key, each in signatures.items()] or None
         builder = flatbuffers.Builder(1024)
         builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
         return bytes(builder.Output())
+
+
+def _signature(key: str, graph: int, names: Names) -> Any:
+    made = schema.SignatureDefT()
+    made.signatureKey, made.subgraphIndex = key.encode(), graph
+    made.inputs, made.outputs = ([_tensor_map(name, index) for name, index in each.items()] for each in names)
+    return made
 
 
 def _tensor_map(name: str, index: int) -> Any:

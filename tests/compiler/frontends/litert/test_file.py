@@ -37,6 +37,58 @@ def test_tensors_name_inputs_and_outputs_unless_a_signature_does() -> None:
     assert signed.run({"first": np.ones((1, 4), np.float32)})["second"].tolist() == [[2.0] * 4]
 
 
+def _two_graphs(operator: str = "ADD", graph: int = 1) -> bytes:
+    """``serving_default``: x + 1; ``stepped``: x + variable, which becomes that, after a branch that is known."""
+    net = ModelWriter()
+    then, otherwise = net.body(), net.body()
+    branches = []
+    for body, factor in ((then, 3.0), (otherwise, 5.0)):
+        x, y = body.tensor((2,), "float32"), body.tensor((2,), "float32")
+        body.op("MUL", [x, body.constant(factor, "float32")], [y], options("MulOptions"))
+        branches.append(body.number([x], [y]))
+    other = net.body()
+    x, branch, y = (other.tensor((2,), "float32", name=name) for name in ("x", "branch", "y"))
+    made = options("IfOptions", thenSubgraphIndex=branches[0], elseSubgraphIndex=branches[1])
+    other.op("IF", [other.constant(True, "bool"), x], [branch], made)
+    handle = other.tensor((), "resource")
+    before = other.tensor((2,), "float32")
+    other.op("VAR_HANDLE", [], [handle], options("VarHandleOptions", sharedName="sum"))
+    other.op("READ_VARIABLE", [handle], [before])
+    other.op("ADD", [branch, before], [y], options("AddOptions"))
+    other.op("ASSIGN_VARIABLE", [handle, y], [])
+    number = other.number([x], [y])
+    x, y = net.tensor((1, 4), "float32", name="the x"), net.tensor((1, 4), "float32", name="the y")
+    net.op(operator, [x, net.constant(1.0, "float32")], [y], options("AddOptions") if operator == "ADD" else None)
+    more = {"stepped": (number * graph, ({"first": 0}, {"second": 2}))}
+    return net.finish([x], [y], [{"first": x}, {"second": y}], more)
+
+
+def test_a_signature_is_chosen_with_its_graph_and_what_that_runs() -> None:
+    source = weft.from_litert(_two_graphs(), signature="stepped")
+    assert source.output_names == ("second", "next_sum")
+    loaded = weft.load(weft.compile(source, target="cpu"))
+    found = loaded.run({"first": np.array([1, 2], np.float32), "sum": np.array([10, 20], np.float32)})
+    assert found["second"].tolist() == found["next_sum"].tolist() == [13, 26]
+    for name in (None, "serving_default"):
+        assert not weft.from_litert(_two_graphs(), signature=name).variables
+    with pytest.raises(ModelError, match=r"no signature 'train'; hint: it has 'serving_default', 'stepped'$"):
+        weft.from_litert(_two_graphs(), signature="train")
+    with pytest.raises(ModelError, match=r"no signature 'train'; hint: it has none$"):
+        weft.from_litert(_added(), signature="train")
+
+
+def test_only_operators_that_a_signature_runs_must_be_readable() -> None:
+    data = _two_graphs("LSH_PROJECTION")
+    assert weft.from_litert(data, signature="stepped").output_names == ("second", "next_sum")
+    with pytest.raises(ModelError, match="LSH_PROJECTION"):
+        weft.from_litert(data)
+
+
+def test_a_signature_of_no_graph_is_damage() -> None:
+    with pytest.raises(ModelError, match="signature 'stepped' is of graph 30 of 4; hint: is it truncated"):
+        weft.from_litert(_two_graphs(graph=10))
+
+
 def test_a_shape_of_no_input_is_refused() -> None:
     with pytest.raises(ModelError, match=r"a shape is given for 'x', but the inputs are 'the x'; hint: name an input"):
         read(_added()).inputs({"x": (1, 4)})

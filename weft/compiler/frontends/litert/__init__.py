@@ -18,13 +18,13 @@ IDENTIFIER = b"TFL3"
 SUFFIX = ".tflite"
 
 
-def open_model(model: Any, kernels: str = DEFAULT) -> LitertSource | None:
+def open_model(model: Any, kernels: str = DEFAULT, signature: str | None = None) -> LitertSource | None:
     """The source of a LiteRT file, given as a path or as its bytes; None for what is none.
 
     Raises ModelError for a damaged file.
     """
     if isinstance(model, bytes):
-        return _source(model, "the model", "model", kernels) if is_litert(model) else None
+        return _source(model, "the model", "model", kernels, signature) if is_litert(model) else None
     if not isinstance(model, (str, Path)):
         return None
     path = Path(model)
@@ -37,16 +37,17 @@ def open_model(model: Any, kernels: str = DEFAULT) -> LitertSource | None:
         if path.suffix != SUFFIX:
             return None
         raise ModelError(f"{str(model)!r} cannot be read: {error.strerror or error}") from None
-    return _source(data, _place(model), path.stem, kernels)
+    return _source(data, _place(model), path.stem, kernels, signature)
 
 
-def from_litert(model: str | Path | bytes, *, kernels: str = DEFAULT) -> LitertSource:
+def from_litert(model: str | Path | bytes, *, kernels: str = DEFAULT, signature: str | None = None) -> LitertSource:
     """A LiteRT file, by its path or its bytes, as `weft.compile` takes it.
 
-    ``kernels``: the set of LiteRT's kernels whose integers the model is to give, "default" or "reference". Raises
-    ModelError for what is no such file, and for a damaged one.
+    ``kernels``: the set of LiteRT's kernels whose integers the model is to give, "default" or "reference".
+    ``signature``: the one whose graph is read, by default the file's first graph. Raises ModelError for what is no such
+    file, for a damaged one, and for a signature that it has not.
     """
-    source = open_model(model, kernels)
+    source = open_model(model, kernels, signature)
     if source is None:
         hint = "only LiteRT files have kernels to choose" if kernels != DEFAULT else ""
         raise ModelError("no LiteRT file: such a file has TFL3 from its fifth byte on", at=_place(model), hint=hint)
@@ -57,11 +58,11 @@ def _place(model: object) -> str:
     return "the model" if isinstance(model, bytes) else repr(str(model))
 
 
-def _source(data: bytes, file: str, name: str, kernels: str) -> LitertSource:
+def _source(data: bytes, file: str, name: str, kernels: str, signature: str | None) -> LitertSource:
     with IMPORTS:  # most models are none of LiteRT
         from .source import LitertSource
 
-    return LitertSource(data, file, name, kernels)
+    return LitertSource(data, file, name, kernels, signature)
 
 
 def is_litert(data: bytes) -> bool:

@@ -103,13 +103,22 @@ class GraphInfo:
 
 
 @dataclass(frozen=True)
-class FileInfo:
-    """``graphs``: the first is what a run computes, the others are bodies of its control flow. ``names`` are those
-    that its signature has for tensors."""
+class SignatureInfo:
+    """A graph that may be run, and names of tensors of it."""
 
-    graphs: tuple[GraphInfo, ...]
+    name: str
+    graph: int
     input_names: Mapping[int, str]
     output_names: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """``graphs``: the first is what a run computes unless a signature is chosen, others are those of signatures, and
+    bodies of control flow."""
+
+    graphs: tuple[GraphInfo, ...]
+    signatures: tuple[SignatureInfo, ...]
 
 
 def read_file(data: bytes, name: str) -> FileInfo:
@@ -124,12 +133,14 @@ def read_file(data: bytes, name: str) -> FileInfo:
     graphs = tuple(_graph(buffer, each, buffers, codes) for each in model.tables(2))
     if not graphs:
         raise buffer.damaged("it has no graph")
-    names: tuple[dict[int, str], dict[int, str]] = ({}, {})
-    for signature in model.tables(7):
-        if signature.integer(4, "I") == 0:
-            names = (_tensor_names(signature, 0), _tensor_names(signature, 1))
-            break
-    return FileInfo(graphs, *names)
+    signatures = tuple(
+        SignatureInfo(each.text(2), each.integer(4, "I"), _tensor_names(each, 0), _tensor_names(each, 1))
+        for each in model.tables(7)
+    )
+    for each in signatures:
+        if each.graph >= len(graphs):
+            raise buffer.damaged(f"signature {each.name!r} is of graph {each.graph} of {len(graphs)}")
+    return FileInfo(graphs, signatures)
 
 
 def _tensor_names(signature: Table, slot: int) -> dict[int, str]:

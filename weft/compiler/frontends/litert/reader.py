@@ -75,11 +75,12 @@ def place_of(info: OperatorInfo, graph: GraphInfo) -> Span:
     return Span((f"{info.name}:{info.number}",), tensor)
 
 
-def refuse_unknown(graphs: Sequence[GraphInfo]) -> None:
-    """Raise a `ModelError` that names every operator without a rule, with the tensors that it gives."""
+def refuse_unknown(graphs: Sequence[GraphInfo], start: int) -> None:
+    """Raise a `ModelError` that names every operator without a rule in what graph ``start`` runs, with the tensors that
+    it gives."""
     counts: Counter[str] = Counter()
     places: dict[str, list[str]] = {}
-    for graph in _reached(graphs, {**BODIES, "CALL_ONCE": ("graph",)}):
+    for graph in _reached(graphs, start, {**BODIES, "CALL_ONCE": ("graph",)}):
         for info in graph.operators:
             if info.name not in RULES:
                 counts[info.name] += 1
@@ -97,9 +98,9 @@ def refuse_unknown(graphs: Sequence[GraphInfo]) -> None:
     )
 
 
-def _reached(graphs: Sequence[GraphInfo], bodies: Mapping[str, Sequence[str]]) -> list[GraphInfo]:
-    """The first graph, and those that its operators run by these options."""
-    found, waiting = [0], [0]
+def _reached(graphs: Sequence[GraphInfo], start: int, bodies: Mapping[str, Sequence[str]]) -> list[GraphInfo]:
+    """Graph ``start``, and those that its operators run by these options."""
+    found, waiting = [start], [start]
     while waiting:
         for info in graphs[waiting.pop()].operators:
             for name in bodies.get(info.name, ()):
@@ -130,12 +131,12 @@ def _results(site: Site) -> tuple[Result, ...]:
     return tuple(Held(real.expr, real.order, imaginary.expr) for real, imaginary in pairs)
 
 
-def variables_of(graphs: Sequence[GraphInfo], kernels: str) -> tuple[Memory, list[Variable]]:
-    """What the file gives to named variables before the first run, and those that a run changes."""
+def variables_of(graphs: Sequence[GraphInfo], start: int, kernels: str) -> tuple[Memory, list[Variable]]:
+    """What the file gives to named variables before the first run of graph ``start``, and those that a run changes."""
     memory = Memory(kernels=kernels)
-    for info in graphs[0].operators:
+    for info in graphs[start].operators:
         if info.name == "CALL_ONCE":
-            site = Site(info.name, place_of(info, graphs[0]), info, (), (), (), lambda *_: [], memory)
+            site = Site(info.name, place_of(info, graphs[start]), info, (), (), (), lambda *_: [], memory)
             number = info.options["graph"]
             if not 0 < number < len(graphs) or graphs[number].inputs:
                 raise site.error(f"it runs graph {number} of {len(graphs)}", hint="is the file damaged?")
@@ -145,11 +146,11 @@ def variables_of(graphs: Sequence[GraphInfo], kernels: str) -> tuple[Memory, lis
                 if value is None:
                     raise site.error(f"the first value of the variable {name!r} is not a constant")
                 memory.values[name] = Held.plain(Constant(value, name))
-    return memory, changed_by_runs(_reached(graphs, BODIES), memory)
+    return memory, changed_by_runs(_reached(graphs, start, BODIES), memory)
 
 
 class GraphReader:
-    """Reads a graph for values of its inputs. ``inside``: the graphs that run it, the file's first one at the front."""
+    """Reads a graph for values of its inputs. ``inside``: the graphs that run it, the one of a run at the front."""
 
     def __init__(
         self, graphs: Sequence[GraphInfo], number: int, inputs: Sequence[Held], memory: Memory,

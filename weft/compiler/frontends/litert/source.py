@@ -9,7 +9,7 @@ from ...graph import Attrs, Function, GraphError, Module, Span, TensorType, Tupl
 from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_symbolic
 from ..errors import ModelError
 from ..refusals import refuse_floats, refuse_unknown_shapes
-from .file import TensorInfo, read_file, supported
+from .file import SignatureInfo, TensorInfo, read_file, supported
 from .kernels import DEFAULT, KERNELS
 from .reader import GraphReader, refuse_unknown, variables_of
 from .site import Held
@@ -17,29 +17,44 @@ from .site import Held
 Shapes = Mapping[str, Sequence[int]]
 
 
+def _chosen(signatures: Sequence[SignatureInfo], name: str | None, file: str) -> SignatureInfo:
+    """The signature of a name; without one, that of the first graph, which need not have any."""
+    for each in signatures:
+        if each.name == name if name is not None else each.graph == 0:
+            return each
+    if name is None:
+        return SignatureInfo("", 0, {}, {})
+    known = ", ".join(repr(each.name) for each in signatures)
+    raise ModelError(f"{file} has no signature {name!r}", hint=f"it has {known or 'none'}")
+
+
 class LitertSource:
     """A model in a LiteRT file, ready to be compiled for any target (`weft.compile`).
 
-    Its first graph is read. Inputs and outputs have the names that its signature gives them, else those of their
-    tensors. A variable that a run changes is an input more and, as ``next_NAME``, an output more; ``variables`` have
-    what a first run takes. ``kernels``: the set of LiteRT's kernels whose integers are meant, of `KERNELS`. Raises
-    ModelError for a damaged file, and for operators that cannot be read: all of them, with places.
+    The graph of ``signature`` is read, by default the file's first one. Inputs and outputs have the names that the
+    signature gives them, else those of their tensors. A variable that a run changes is an input more and, as
+    ``next_NAME``, an output more; ``variables`` have what a first run takes. ``kernels``: the set of LiteRT's kernels
+    whose integers are meant, of `KERNELS`. Raises ModelError for a damaged file, for a signature that it has not, and
+    for operators that cannot be read: all of them, with places.
     """
 
-    def __init__(self, data: bytes, file: str, name: str = "model", kernels: str = DEFAULT) -> None:
+    def __init__(
+        self, data: bytes, file: str, name: str = "model", kernels: str = DEFAULT, signature: str | None = None
+    ) -> None:
         if kernels not in KERNELS:
             raise ModelError(f"LiteRT has no kernels {kernels!r}", hint=f"known: {', '.join(KERNELS)}")
         self.name = name
         found = read_file(data, file)
-        self._graphs, self._graph = found.graphs, found.graphs[0]
-        refuse_unknown(self._graphs)
-        self._input_names = self._named(self._graph.inputs, found.input_names)
-        self.output_names = self._named(self._graph.outputs, found.output_names)
+        chosen = _chosen(found.signatures, signature, file)
+        self._graphs, self._start, self._graph = found.graphs, chosen.graph, found.graphs[chosen.graph]
+        refuse_unknown(self._graphs, self._start)
+        self._input_names = self._named(self._graph.inputs, chosen.input_names)
+        self.output_names = self._named(self._graph.outputs, chosen.output_names)
         if not self.output_names:
             raise ModelError(f"{file} has no outputs")
         if len(set(self._graph.inputs)) != len(self._graph.inputs):
             raise ModelError(f"{file} names an input twice")
-        self._memory, self.variables = variables_of(self._graphs, kernels)
+        self._memory, self.variables = variables_of(self._graphs, self._start, kernels)
         self.variables = [replace(each, name=self._free(each.name)) for each in self.variables]
         self.output_names += tuple(each.output for each in self.variables)
 
@@ -98,7 +113,7 @@ class LitertSource:
         plain = [Held.plain(param) for param in params]
         count = len(self._graph.inputs)
         memory = replace(self._memory, values=dict(self._memory.values), names=list(self._memory.names))
-        reader = GraphReader(self._graphs, 0, plain[:count], memory)
+        reader = GraphReader(self._graphs, self._start, plain[:count], memory)
         for variable, held in zip(self.variables, plain[count:], strict=True):
             reader.keep(variable.key, held)
         outputs = reader.run()
