@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
 
 import pytest
 from weft.compiler.compile import prepared
-from weft.compiler.targets.accel.cost.least_tiles import _met_by
+from weft.compiler.targets.accel.cost.least_tiles import _met_by, least_of
 from weft.compiler.targets.accel.link.tuned import Setting
 from weft.compiler.targets.accel.operators.builder import Window
+from weft.compiler.targets.accel.operators.lower import lower_function
+from weft.compiler.targets.accel.schedule.tiling import Problem, Tiling
 from weft.compiler.targets.accel.target import Accel, AccelOptions
 from weft.hw.config import PYNQ
 from weft.hw.dram_rate import DramRate
 from weft.tune.prove import Proof, prove
 from weft.tune.task import Bounded, RefusedError, Region, Task
-from weft.tune.tasks import ChainTask, LayerTask, tasks_of
+from weft.tune.tasks import ChainTask, KernelTask, LayerTask, tasks_of
 
+from tests.compiler.targets.accel.cost import test_first_layer
 from tests.compiler.targets.accel.quantised_layers import layer, module_of, quantised, variable
+from tests.compiler.targets.accel.test_kernels import Case
 from tests.tune.test_least_cycles import CORES, RATES, network, row
 
 
@@ -95,10 +101,10 @@ def test_what_is_looked_at_whole_is_the_best() -> None:
                 costs.append(proof.task.cycles(setting))
             except RefusedError:
                 continue
-        assert proof.least == proof.best == min(costs)
-        assert proof.measured <= len(costs) + 1  # what the compiler takes need not be in the space
-        assert proof.default is not None
-        assert proof.gap == proof.default / min(costs) - 1
+        assert proof.default is not None  # what the compiler takes need not be in the space
+        assert proof.least == proof.best == min(proof.default, *costs)
+        assert proof.measured <= len(costs) + 1
+        assert proof.gap == proof.default / proof.least - 1
 
 
 def test_without_time_a_proof_says_what_the_bound_says() -> None:
@@ -123,6 +129,52 @@ def test_what_is_close_takes_no_more_time() -> None:
 
     (proof,) = prove([task], 60, close=10, measure=measure)
     assert len(taken) == proof.measured == 1
+
+
+WIDE = replace(test_first_layer.SHORT, kernel=(3, 3), pads=(1, 1, 1, 1))
+
+
+@pytest.mark.parametrize(("case", "tiling", "waiting"), [
+    # All weights come with the first tile, and hardly a product can run beside them.
+    (test_first_layer.SHORT, Tiling(32, 3, 3, 16, "cyx", 1, 3, 1, 2), 12_000),
+    # The first product waits for the matrices of 16 output groups: of all input groups, or of one.
+    (test_first_layer.SHORT, Tiling(16, 7, 7, 16, "cyx", 1, 7, 1), 8_192),
+    (WIDE, Tiling(16, 7, 7, 1, "cyx", 1, 7, 1), 4_608),
+])  # fmt: skip
+def test_the_array_waits_for_what_its_products_read(case: Case, tiling: Tiling, waiting: int) -> None:
+    kernel = lower_function(case.function())
+    products, latencies = 25_088 * prod(case.kernel), 3 * DramRate().latency
+    (bound,) = least_of(Problem(PYNQ, kernel, 1), [tiling])
+    cycles = KernelTask("alone", PYNQ, DramRate(), 1, 1, kernel).cycles(Setting(tiling))
+    assert products + waiting + latencies < bound <= cycles
+
+
+@pytest.mark.parametrize(("default", "best", "least", "is_open"), [
+    (1009, 1000, 1000, False),
+    (1015, 1008, 1000, True),  # the compiler's choice may still be close, once the bound is nearer
+    (1030, 1008, 1000, False),  # it is not, and no better point gains a hundredth more
+    (1030, 1020, 1000, True),
+    (None, 1000, 1, False),
+])  # fmt: skip
+def test_a_proof_is_open_until_the_choice_or_the_best_is_close(
+    default: int | None, best: int, least: int, is_open: bool
+) -> None:
+    proof = Proof(small()[0], default, best)
+    proof._left[:] = [(float(least), 0, Region(tuple))]
+    proof.task.__dict__["bound"] = 0.0
+    assert proof.least == least
+    assert proof.is_open(0.01) is is_open
+
+
+def test_the_choice_is_that_for_a_program_of_the_task_alone() -> None:
+    short = test_first_layer.SHORT
+    kernel = lower_function(short.function())
+    task = KernelTask("short", PYNQ, DramRate(), 2, 1, kernel)
+    (proof,) = prove([task], 0)
+    alone, behind_others = next(iter(task.alone())), next(iter(task.settings()))
+    assert alone.tiling != behind_others.tiling
+    assert proof.setting == alone
+    assert proof.default == task.cycles(alone) < task.cycles(behind_others)
 
 
 def test_a_refused_choice_gives_way_to_the_next() -> None:

@@ -28,8 +28,8 @@ Measure = Callable[[Task, Setting], int]
 
 @dataclass
 class Proof:
-    """What is known of a task. ``default``: cycles of what the compiler takes by itself, None if it was not measured.
-    ``best``: the fewest that were measured, with ``setting``; infinite before anything was."""
+    """What is known of a task. ``default``: cycles of what the compiler takes for a program of it alone, None if it was
+    not measured. ``best``: the fewest that were measured, with ``setting``; infinite before anything was."""
 
     task: Task
     default: int | None = None
@@ -59,12 +59,16 @@ class Proof:
         """Cycles that the best may still be above another point."""
         return self.best - self.least
 
-    def may_gain(self, share: float) -> bool:
-        """Whether more than a share of the cycles may be gained; not where nothing could be measured."""
-        return self.default is not None and self.room > share * self.least
+    def is_open(self, share: float) -> bool:
+        """Whether more than a share of the cycles may be gained: beyond what the compiler takes or, where the best that
+        was measured gains as much already, beyond that. Not where nothing could be measured."""
+        if self.default is None:
+            return False
+        judged = self.default if self.default <= (1 + share) * self.best else self.best
+        return judged > (1 + share) * self.least
 
     def measure_default(self, measure: Measure) -> None:
-        for setting in self.task.settings():
+        for setting in self.task.alone():
             self.default = self._measured(setting, measure)
             if self.default is not None:
                 return
@@ -107,11 +111,11 @@ def prove(
     proofs = [Proof(task) for task in tasks]
     for proof in sorted(proofs, key=lambda each: not each.task.in_sum):
         proof.measure_default(measure)
-        if proof.may_gain(close) and time.process_time() < stop:
+        if proof.is_open(close) and time.process_time() < stop:
             proof.look(measure)  # the bounds of its regions are closer than that of the whole
         report(proofs)
     while time.process_time() < stop:
-        waiting = [proof for proof in proofs if proof.may_gain(close)]
+        waiting = [proof for proof in proofs if proof.is_open(close)]
         if not waiting:
             break
         proof = max(waiting, key=lambda each: each.task.count * each.room / (1 + each.measured + each.refused))

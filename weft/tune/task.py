@@ -67,6 +67,10 @@ class Task(ABC):
     def settings(self) -> Iterable[Setting]:
         """What the compiler tries without a database, in its order: it takes the first that finds room."""
 
+    def alone(self) -> Iterable[Setting]:
+        """As :meth:`settings`, where it is the first of its program, as in a program of its own."""
+        return self.settings()
+
     @abstractmethod
     def space(self) -> Iterable[Point]:
         """All points that may be worth measuring."""

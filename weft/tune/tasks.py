@@ -11,6 +11,7 @@ import numpy as np
 
 from ..compiler.graph.ir import Call, Module
 from ..compiler.targets.accel.cost.chain_tiling import chain_estimate, chain_space, chain_tiles, ways_of, with_rolled
+from ..compiler.targets.accel.cost.first_layer import first_tilings
 from ..compiler.targets.accel.cost.least_tiles import least_of, least_of_chain
 from ..compiler.targets.accel.cost.space import (
     THREADS,
@@ -99,6 +100,9 @@ class KernelTask(Task):
 
     def settings(self) -> Iterator[Setting]:
         return map(Setting, attempts(self.problem, tilings(self.problem)))
+
+    def alone(self) -> Iterator[Setting]:
+        return map(Setting, attempts(self.problem, first_tilings(self.problem)))
 
     def space(self) -> Iterator[Point]:
         return (Point(Setting(each.tiling), each.estimate) for each in space(self.problem))

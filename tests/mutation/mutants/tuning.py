@@ -100,6 +100,22 @@ MUTANTS = (
         "            if bound < self.best:", "            if 1.1 * bound < self.best:", PROVE,
     ),
     Mutant(
+        "first-product-waits-for-one-group", "compiler/targets/accel/cost/least_tiles.py", "bound",
+        "waited = np.where(every & (products == 1), 1, tile)", "waited = np.where(every, 1, 1)", PROVE,
+    ),
+    Mutant(
+        "last-product-of-the-first-tile-begins-at-once", "compiler/targets/accel/cost/least_tiles.py", "bound",
+        "np.maximum(first, whole - done * problem.bytes_per_cycle)", "np.maximum(first, 0 * whole)", PROVE,
+    ),
+    Mutant(
+        "choice-behind-another-layer-is-judged", "tune/prove.py", "wrong part",
+        "in self.task.alone():", "in self.task.settings():", PROVE,
+    ),
+    Mutant(
+        "proof-ends-where-the-best-is-close", "tune/prove.py", "check ignored",
+        "judged = self.default if self.default <= (1 + share) * self.best else self.best", "judged = self.best", PROVE,
+    ),
+    Mutant(
         "regions-of-one-thread", "tune/tasks.py", "forgotten part",
         "    for threads in THREADS:\n        threaded = replace(problem, threads=threads)\n        tiles",
         "    for threads in (1,):\n        threaded = replace(problem, threads=threads)\n        tiles", PROVE,

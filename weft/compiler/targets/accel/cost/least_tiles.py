@@ -19,7 +19,7 @@ from .....hw.isa import Scratchpad
 from ..operators.builder import Window
 from ..schedule.tiling import CHANNEL_AXES, ChainTiling, Problem, Tiling
 from .chain_tiling import Layer, layers_of
-from .space import PORTIONS, needs, read_by
+from .space import PORTIONS, THREADS, needs, read_by
 from .tile_costs import TileLoops, chunks_of, row_cycles_of
 from .tiles import Array, Tiles
 
@@ -32,12 +32,12 @@ def least_of(problem: Problem, tilings: Sequence[Tiling], *, relaxed: bool = Fal
     config, rate, latency = problem.config, problem.bytes_per_cycle, problem.rate.latency
     least = needs(problem)
     array = _array(problem, tiles, least.array)
-    loaded, first = _loads(problem, tiles, relaxed)
+    loaded, first, begun = _loads(problem, tiles, relaxed)
     part = _last_part(problem, tiles)
     end = part * config.out_bytes / rate + latency
     cycles: Array = first / rate + least.vector + end
     if problem.is_matrix:
-        cycles = np.maximum(cycles, first / rate + array + part * problem.vector_stages + end)
+        cycles = np.maximum(cycles, begun / rate + array + part * problem.vector_stages + end)
     loaded = loaded + config.instruction_bytes * (1 + _instructions(problem, tiles, relaxed))
     cycles = np.maximum(cycles, _of_bus(problem, loaded, least.written))
     return cycles + 2 * latency
@@ -89,8 +89,9 @@ def _instructions(problem: Problem, tiles: Tiles, relaxed: bool) -> Array:
     return count
 
 
-def _loads(problem: Problem, tiles: Tiles, relaxed: bool) -> tuple[Array, Array]:
-    """Bytes that a program loads at least, and of these what comes before anything can be computed.
+def _loads(problem: Problem, tiles: Tiles, relaxed: bool) -> tuple[Array, Array, Array]:
+    """Bytes that a program loads at least, of these what comes before anything can be computed, and those during which
+    the array does nothing.
 
     Every byte that is needed is loaded once, and what tiles load again is added: inputs whose tiles overlap or come
     again with each tile of channels, weights that come again with each tile of the picture.
@@ -100,7 +101,7 @@ def _loads(problem: Problem, tiles: Tiles, relaxed: bool) -> tuple[Array, Array]
     data = read_by(kernel.output, kernel.stages.data)
     shape = next((each.shape for each in kernel.inputs if each.name == data), ())
     if window is None or not shape or problem.window_places:
-        return loaded, first
+        return loaded, first, first
     loops, chunks = TileLoops(problem, tiles), chunks_of(problem, tiles)
     outer, groups, height, width = problem.output
     picture = (height, width) if problem.images_are_rows else (shape[2], shape[3])
@@ -108,7 +109,7 @@ def _loads(problem: Problem, tiles: Tiles, relaxed: bool) -> tuple[Array, Array]
     columns, first_column = _met(window, 1, width, picture[1], tiles.columns)
     entry = Scratchpad.INP.dram_bytes(problem.config) if problem.is_matrix else problem.config.out_bytes
     if problem.reduction:
-        at_once = np.where(tiles.portion > 0, np.minimum(tiles.portion, tiles.reduction), tiles.reduction)
+        at_once = _at_once(tiles)
         again = 1.0 if relaxed else _times(loops, problem.data_axes, chunks)
     else:  # each group of the result reads a group of the input
         at_once, again = tiles.groups, 1.0
@@ -118,8 +119,40 @@ def _loads(problem: Problem, tiles: Tiles, relaxed: bool) -> tuple[Array, Array]
     if problem.reduction and kernel.section.kept is None and not kernel.section.own_matrices:
         if not relaxed:
             loaded += (_times(loops, CHANNEL_AXES, chunks) - 1) * read[kernel.matrix_weights]
+        pixels = first_row * first_column * entry
         first = first + at_once * problem.taps * problem.matrix_bytes
-    return loaded, first
+        if not relaxed:
+            return loaded, first, _begun(problem, tiles, loops.threads, pixels)
+        portions = (0, *(problem.whole_units(-(-problem.portionable // count)) for count in PORTIONS))
+        cut = (replace(tiles, portion=np.full(len(tiles), each)) for each in dict.fromkeys(portions))
+        return loaded, first, np.minimum.reduce([_begun(problem, each, max(THREADS), pixels) for each in cut])
+    return loaded, first, first
+
+
+def _at_once(tiles: Tiles) -> Array:
+    """Input channel groups of a product."""
+    found: Array = np.where(tiles.portion > 0, np.minimum(tiles.portion, tiles.reduction), tiles.reduction)
+    return found
+
+
+def _begun(problem: Problem, tiles: Tiles, threads: Array | int, pixels: Array) -> Array:
+    """Bytes of the bus during which the array does nothing: those of its first product, or those of the first tile less
+    what it may have done before the last product of that. ``pixels``: bytes of the first tile in each input group.
+
+    A product waits for the matrices of all its output groups. Only those of a program's last load may come group by
+    group (``stream/split_end.py``): where all groups are in one tile that may be the load of the first tile, too.
+    """
+    at_once, tile = _at_once(tiles), tiles.groups * problem.parts
+    products = -(-problem.reduction // at_once)
+    every, of_group = tiles.groups >= problem.output[1], problem.taps * problem.matrix_bytes
+    waited = np.where(every & (products == 1), 1, tile)
+    first = at_once * (pixels + waited * of_group)
+    waited = np.where(every & ((products == 1) | (TileLoops(problem, tiles).tiles <= max(THREADS))), 1, tile)
+    before = (products - 1) * at_once  # input groups before the last product
+    whole = problem.reduction * pixels + (before * tile + (problem.reduction - before) * waited) * of_group
+    done = threads * tile * tiles.rows * tiles.columns * before * problem.taps
+    found: Array = np.maximum(first, whole - done * problem.bytes_per_cycle)
+    return found
 
 
 def _times(loops: TileLoops, depends: frozenset[str], chunks: Array) -> Array:
