@@ -98,9 +98,24 @@ def test_weights_of_four_bits_and_why_others_have_eight(folder: Path, capsys: py
     assert sizes[0] < 0.65 * sizes[1]
 
 
+def test_weights_of_four_bits_where_a_core_waits_for_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layers(folder, 128, 1024, 64)
+    words = ["quantise", "wide.onnx", "--calibrate", "wide.npz", "--weights", "4", "--core", "pynq-w4"]
+    found = printed(capsys, *words)
+    first, second, third = found["weights"]  # type: ignore[misc]
+    assert (found["group"], first["bits"], second["bits"]) == (64, 4, 4)
+    assert third["bits"] == 4 or "4 bits save" in third["reason"]
+    assert found["cycles"] < 0.8 * found["cycles_8_bits"]  # type: ignore[operator]
+    assert run(app, words, err) == 0
+    assert "cycles on pynq-w4" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--core", "pynq-w4"], "--core pynq-w4 is for --weights 4"),
+        (["--weights", "4", "--core", "pynq-w4", "--group", "64"], "and says the group"),
+        (["--weights", "4", "--core", "pynq"], "the core has no weights of 4 bits"),
         (["--weights", "3"], "--weights 3 is no choice"),
         (["--group", "64"], "--weights 8 --group 64 is no choice"),
         (["--weights", "4", "--group", "48"], "groups of 48 exist on no core"),

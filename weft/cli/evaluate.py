@@ -16,6 +16,7 @@ from ..api import load
 from ..compiler.model import CompiledModel, OpenModel, TensorSpec
 from ..compiler.targets.errors import CompileError
 from ..files import write_atomically
+from ..hw.config import load_config
 from ..progress import Updates, progress
 from ..runtime.array_files import arrays_in
 from ..runtime.module import LoadedModule
@@ -63,6 +64,7 @@ if TYPE_CHECKING:  # what is wrong with a command is told before the compiler is
     from ..compiler.graph import Module
     from ..quantise.four_bits import FourBits
     from ..quantise.plan import Plan
+    from ..quantise.ranges import Range
 
 Array = npt.NDArray[Any]
 
@@ -90,6 +92,13 @@ def quantise(
             help="Weights of 4 bits that share a scale: the core's weight_group. Default: what fits most weights.",
         ),
     ] = None,
+    core: Annotated[
+        str | None,
+        typer.Option(
+            "--core",
+            help="With --weights 4: only weights whose 4 bits save cycles on this core: a name, or a JSON file.",
+        ),
+    ] = None,
     labels: LabelsOption = None,
     ranges: RangesOption = "minmax",
     equalise: EqualiseOption = False,
@@ -114,6 +123,8 @@ def quantise(
     if weights not in (4, 8) or (group is not None and weights == 8):
         raise QuantiseError(f"--weights {weights}{'' if group is None else f' --group {group}'} is no choice",
                             hint="--weights 8, or --weights 4 with --group")  # fmt: skip
+    if core is not None and (weights == 8 or group is not None):
+        raise QuantiseError(f"--core {core} is for --weights 4, and says the group", hint="--weights 4 --core pynq-w4")
     with progress("reading the model", err) as status:
         floats, tail = module_and_tail(read(model), shapes, require_quantised=False)
         batches = read_examples(calibrate_with, floats)
@@ -122,7 +133,7 @@ def quantise(
         few = FewBits()
         if weights == 4:
             status.update("finding weights of 4 bits")
-            few = few_bits(places, group)
+            few = few_bits(places, group) if core is None else few_that_pay(places, spans, batches, core, status)
         made = quantised(places, spans, few.found)
         before = results_of(_on_this_machine(floats), batches, "in floats", status)
         after = results_of(_on_this_machine(made), batches, "in 8 bits", status)
@@ -131,7 +142,8 @@ def quantise(
         write_atomically(path, (written if tail is None else with_tail(written, tail)).SerializeToString())
     if as_json:
         document = {"model": str(path), "examples": len(batches), "outputs": figures}
-        print_json(document | ({"group": few.group, "weights": few.records(places)} if weights == 4 else {}))
+        document |= {"group": few.group, "weights": few.records(places)} if weights == 4 else {}
+        print_json(document | ({"cycles": few.cycles[0], "cycles_8_bits": few.cycles[1]} if few.cycles else {}))
         return
     rows = [
         [
@@ -148,6 +160,8 @@ def quantise(
         ]  # fmt: skip
         title = f"weights of 4 bits in groups of {few.group}, for cores with weight_group {few.group}"
         out.print(table(title, ["weight", "shape", "bits", "noise", "why 8 bits"], rows4, named=4))
+    if few.cycles:
+        out.print(f"{few.cycles[0]:,} cycles on {core}, {few.cycles[1]:,} with weights of 8 bits", highlight=False)
     out.print(table(f"{model.name} in 8 bits, on {len(batches)} examples of the calibration", columns, rows))
     out.print(
         "noise is below the signal: 30 dB and more is good; at 15 dB look at --equalise, --correct-bias and --adaround",
@@ -158,16 +172,19 @@ def quantise(
 
 @dataclass(frozen=True)
 class FewBits:
-    """The weights that have 4 bits, by name, and the group that they were found for."""
+    """The weights that have 4 bits, by name, and the group that they were found for. ``others``: why weights that could
+    have 4 bits have 8. ``cycles``: on the core that they were chosen for, with them and with weights of 8 bits."""
 
     group: int = 0
     found: Mapping[str, FourBits] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)
+    cycles: tuple[int, ...] = ()
 
     def records(self, places: Plan) -> list[dict[str, Any]]:
         """Of every weight: how many bits it has, the noise of 4 below it, and why it has 8."""
         from ..quantise.four_bits import in_eight_bits
 
-        reasons = in_eight_bits(places, self.group)
+        reasons = {**in_eight_bits(places, self.group), **self.others}
         return [
             {
                 "weight": weight.name,
@@ -191,6 +208,23 @@ def few_bits(places: Plan, group: int | None) -> FewBits:
         name, reason = next(iter(in_eight_bits(places, group).items()))
         raise QuantiseError(f"no weight can have 4 bits in groups of {group}: of {name!r} {reason}")
     return FewBits(group, found)
+
+
+def few_that_pay(
+    places: Plan, spans: Mapping[str, Range], batches: Batches, core: str, status: Updates
+) -> FewBits:  # fmt: skip
+    """The weights of a plan whose 4 bits save cycles on a core, and what each other one would save."""
+    from ..quantise.paying import four_bits_that_pay
+
+    config = load_config(core)
+    paying = four_bits_that_pay(
+        places, spans, batches, lambda module: compile_model(module, config), progress=status.update
+    )
+    others = {
+        name: f"4 bits save {saved:,} cycles, at {paying.noise[name]:.1f} dB"
+        for name, saved in paying.saved.items() if name not in paying.found
+    }  # fmt: skip
+    return FewBits(config.weight_group, paying.found, others, (paying.cycles, paying.before))
 
 
 @app.command()

@@ -35,7 +35,7 @@ def quantised(plan: Plan, ranges: Mapping[str, Range], four_bits: Mapping[str, F
         found = chosen(weight, known)
         return constants_of(weight, found) if found is not None else eight_bits(weight)
 
-    return with_whole_offsets(inserted(plan, lambda name: _constants(range_of(ranges, name)), weights))
+    return with_whole_offsets(inserted(plan, lambda name: steps_of(range_of(ranges, name)), weights))
 
 
 def inserted(
@@ -100,7 +100,8 @@ def _spread(scale: Array, weight: Weight) -> Array:
     return scale.reshape([-1 if axis == weight.axis else 1 for axis in range(weight.value.value.ndim)])
 
 
-def _constants(span: Range) -> tuple[Expr, Expr]:
+def steps_of(span: Range) -> tuple[Expr, Expr]:
+    """Scale and zero point of a range, as constants."""
     return Constant(np.array(span.scale, np.float32)), Constant(np.array(span.zero_point, np.int8))
 
 

@@ -77,10 +77,10 @@ def _unit(operands: Sequence[Expr]) -> Array | None:
             operand = operand.args[0]
         if not isinstance(operand, Call) or role_of(operand) is not Role.DEQUANTISE:
             return None
-        scale = _value(operand.args[1])
+        scale = value_of(operand.args[1])
         if scale is None:
             return None
-        integers = _value(operand.args[0])
+        integers = value_of(operand.args[0])
         if integers is not None and scale.size > 1:
             others = tuple(axis for axis in range(integers.ndim) if axis != operand.attrs["axis"])
             scale = np.where(np.any(integers != 0, axis=others), scale, 0)
@@ -93,7 +93,7 @@ def _moves(node: Call) -> bool:
     return entry is not None and (entry.fusion is Fusion.LAYOUT or entry.eight_bits is EightBits.PICKS)
 
 
-def _value(node: Expr) -> Array | None:
+def value_of(node: Expr) -> Array | None:
     """Of constants and what is computed of them alone."""
     if isinstance(node, Constant):
         return node.value
@@ -101,7 +101,7 @@ def _value(node: Expr) -> Array | None:
         return None
     values: list[Array] = []
     for arg in node.args:
-        value = _value(arg)
+        value = value_of(arg)
         if value is None:
             return None
         values.append(value)

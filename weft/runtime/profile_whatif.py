@@ -104,6 +104,12 @@ def _outcome(name: str, model: CompiledModel, config: CoreConfig, dram: DramMode
     return Outcome(name, sum(run.result.cycles or 0 for run in runs), layers)
 
 
+def predicted_cycles(model: CompiledModel, dram: DramModel) -> int:
+    """The timing model's cycles of the model's programs, one after the other."""
+    runs = (predict(model.config, step.program, dram, offset=step.program_offset) for step in model.programs)
+    return sum(run.cycles or 0 for run in runs)
+
+
 def predict_runs(model: CompiledModel, dram: DramModel, config: CoreConfig | None = None) -> Sequence[StepRun]:
     """The timing model's view of the model's programs, traced.
 
