@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -143,6 +144,28 @@ def test_lines_that_run_are_noted() -> None:
     assert not any(path.startswith("compiler/graph") for path in lines.found)
 
 
+TOKENS = "compiler/targets/accel/stream/tokens.py"
+
+
+def test_lines_of_scans_run_too() -> None:
+    """They are Python in the processes of a campaign, and machine code in all others."""
+
+    def lines(in_python: bool) -> set[int]:
+        if in_python:
+            campaign.run_scans_in_python()
+        with Lines() as found:
+            made("layer", 0)
+        return {*found.found[TOKENS]}
+
+    inside = changed_lines((campaign.ROOT / TOKENS).read_text(), "sends[position] |= 1 << target")
+    assert inside
+    by_machine, by_python = (campaign._forked(partial(lines, each), None) for each in (False, True))
+    assert by_machine
+    assert by_python
+    assert not inside & by_machine
+    assert inside & by_python
+
+
 def mutant(path: str, old: str, new: str) -> Mutant:
     return Mutant("name", path, "kind", old, new)
 
@@ -210,21 +233,21 @@ def test_what_became_of_a_fault_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("founds", "share", "failed"),
+    ("founds", "shares", "failed"),
     [
-        ([Found.PROOF, Found.COMPILER, Found.STOPPED, Found.SAME, Found.NOT_RUN], 1.0, False),
-        ([Found.PROOF, Found.OTHER], 0.5, True),
-        ([*[Found.PROOF] * 199, Found.MISSED], 0.995, True),
-        ([*[Found.PROOF] * 199, Found.OTHER], 0.995, False),
-        ([Found.SAME], 1.0, False),
+        ([Found.PROOF, Found.COMPILER, Found.STOPPED, Found.SAME, Found.NOT_RUN], [1.0, 1.0], False),
+        ([Found.PROOF, Found.OTHER], [1.0, 0.5], False),
+        ([*[Found.PROOF] * 199, Found.MISSED], [0.995, 0.995], True),
+        ([*[Found.PROOF] * 2, Found.MISSED, Found.OTHER], [0.6667, 0.5], True),
+        ([Found.SAME], [1.0, 0.0], False),
     ],
 )
-def test_the_share_that_is_found_is_of_faults_that_make_another_program(
-    founds: list[Found], share: float, failed: bool, capsys: pytest.CaptureFixture[str]
+def test_the_shares_that_are_found_are_of_what_shows_and_of_what_changes(
+    founds: list[Found], shares: list[float], failed: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     records, missed = campaign.records_of({f"fault {number:03}": Outcome(each) for number, each in enumerate(founds)})
-    assert (records[-1].value, missed) == (share, failed)
-    assert {each.figure: each.value for each in records[1:-1]} == {kind.value: founds.count(kind) for kind in Found}
+    assert ([each.value for each in records[-2:]], missed) == (shares, failed)
+    assert {each.figure: each.value for each in records[1:-2]} == {kind.value: founds.count(kind) for kind in Found}
     named = capsys.readouterr().out
     for number, found in enumerate(founds):
         assert (f"fault {number:03}" in named) is (found in campaign.SURVIVORS)
