@@ -60,7 +60,8 @@ def _while(site: Site) -> tuple[Result, ...]:
     for _ in range(MOST_STEPS):
         goes_on = _known(site, site.body(site, site.option("condition"), values)[0], "what the condition gives")
         if goes_on is None:
-            raise site.error("whether it goes on depends on values of a run")
+            hint = "convert its body with a signature of its own, and go round the loop outside"
+            raise site.error("whether it goes on depends on values of a run", hint=hint)
         if not goes_on:
             return tuple(values)
         values = [_settled(site, each) for each in site.body(site, site.option("body"), values)]
