@@ -69,14 +69,20 @@ def verilog_modules(core: CoreConfig) -> dict[str, VerilogModule]:
 
 def difference(core: CoreConfig, base: CoreConfig) -> Mapping[str, float]:
     """What ``core`` takes more than ``base``, by column."""
-    sides = verilog_modules(core), verilog_modules(base)
+    return differences((core,), base)[0]
+
+
+def differences(cores: Sequence[CoreConfig], base: CoreConfig) -> list[Mapping[str, float]]:
+    """What each core takes more than ``base``, by column. Only what all have in common is left out."""
+    configs = (base, *cores)
+    sides = [verilog_modules(config) for config in configs]
     shared = set.intersection(*({module.identity for module in modules.values()} for modules in sides))
     totals = []
-    for config, modules in zip((core, base), sides, strict=True):
+    for config, modules in zip(configs, sides, strict=True):
         names = [name for name, module in modules.items() if module.identity not in shared]
         print(f"{config.name}: {len(names)} of {len(modules)} modules are its own: {', '.join(names)}", flush=True)
         totals.append(total_of(names, modules))
-    return {column: value - totals[1][column] for column, value in totals[0].items()}
+    return [{column: value - totals[0][column] for column, value in total.items()} for total in totals[1:]]
 
 
 def main() -> int:

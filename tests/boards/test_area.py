@@ -125,12 +125,16 @@ def test_tables_as_synthesised(core: CoreConfig, tables: int, luts: int, rams: f
     assert after["BRAM36"] - before["BRAM36"] == rams
 
 
-@pytest.mark.parametrize(("core", "luts"), [(PYNQ, 4017), (TINY, 1306)])
-def test_rounding_in_float32_as_synthesised(core: CoreConfig, luts: int) -> None:
-    """LUT that it takes more than without: its own modules from Yosys, for xc7."""
-    before, after = asdict(area_of(core)), asdict(area_of(replace(core, rounding="float32")))
+@pytest.mark.parametrize(
+    ("core", "rounding", "luts", "multipliers"),
+    [(PYNQ, "float32", 4017, 0), (TINY, "float32", 1306, 0), (TINY, "two_roundings", 858, 8)],
+)
+def test_roundings_as_synthesised(core: CoreConfig, rounding: str, luts: int, multipliers: int) -> None:
+    """LUT and DSP that they take more than half up alone: their own modules from Yosys, for xc7."""
+    before, after = asdict(area_of(core)), asdict(area_of(replace(core, rounding=rounding)))
     assert after["LUT"] - before["LUT"] == pytest.approx(luts, rel=0.03)
-    assert (after["DSP"], after["BRAM36"]) == (before["DSP"], before["BRAM36"])
+    assert after["DSP"] - before["DSP"] == multipliers
+    assert after["BRAM36"] == before["BRAM36"]
 
 
 MEASURED_WEIGHTS = [(PYNQ, 64, 887), (TINY, 32, 907)]

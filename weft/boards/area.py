@@ -145,9 +145,12 @@ def _tables_in_luts(config: CoreConfig) -> float:
     return config.lanes * luts if 0 < config.tables <= TABLES_IN_LUTS else 0.0
 
 
-def float32_luts(config: CoreConfig) -> float:
-    """LUTs of rounding in float32: in each lane, and of the slots for a longer pipeline."""
-    return 402 + 226 * config.lanes if config.rounding == FLOAT32 else 0.0
+def rounding_luts(config: CoreConfig) -> float:
+    """LUTs of another rounding than half up: of the slots for a longer pipeline, and in each lane. Those of float32 are
+    fitted to two cores, those of two roundings to ``tiny``; where halves alone go another way they are too few to be
+    told from chance (``benchmarks/hardware/roundings.py``)."""
+    in_a_lane = {FLOAT32: 226, TWO_ROUNDINGS: 114}.get(config.rounding)
+    return 402 + in_a_lane * config.lanes if in_a_lane else 0.0
 
 
 def weight_luts(config: CoreConfig) -> float:
@@ -226,9 +229,9 @@ class LutModel:
         return {name: float(np.dot(_features(name)(config), weights)) for name, weights in self._weights.items()}
 
     def luts(self, config: CoreConfig) -> float:
-        """LUT of all parts; of tables, of scratchpads made of LUTs, of what unpacks weights and of what rounds in
-        float32, of which those that are fitted to have none."""
-        extras = distributed_luts(config) + table_luts(config) + weight_luts(config) + float32_luts(config)
+        """LUT of all parts; of tables, of scratchpads made of LUTs, of what unpacks weights and of what rounds
+        otherwise than half up, of which those that are fitted to have none."""
+        extras = distributed_luts(config) + table_luts(config) + weight_luts(config) + rounding_luts(config)
         return sum(self.parts(config).values()) + extras
 
 
