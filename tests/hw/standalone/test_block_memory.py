@@ -8,96 +8,26 @@ from typing import Any
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
-from weft.hw.bus import Response
 from weft.hw.config import CoreConfig
 from weft.hw.standalone.block_memory import BlockMemory
 
+from .memory_bench import MemoryBench, handshake
+
 BYTES = 4096
-
-
-async def handshake(ctx: Any, random: Random, valid: Any, ready: Any, stall: float) -> None:
-    """Offer what stands on a channel until it is taken."""
-    while random.random() < stall:
-        await ctx.tick()
-    ctx.set(valid, 1)
-    *_, taken = await ctx.tick().sample(ready)
-    while not taken:
-        *_, taken = await ctx.tick().sample(ready)
-    ctx.set(valid, 0)
 
 
 @pytest.mark.parametrize("bus_bits", [64, 128])
 @pytest.mark.parametrize("stall", [0.0, 0.4])
 def test_bursts_and_a_host_see_each_others_bytes(bus_bits: int, stall: float) -> None:
     config = CoreConfig(bus_bits=bus_bits, block_in=16, block_out=16)
-    memory, size = BlockMemory(config, BYTES), config.bus_bytes
-    axi, host = memory.axi, memory.host
+    memory = BlockMemory(config, BYTES)
     content = np.zeros(BYTES, np.uint8)
-    rounds = 25
-    random = Random(bus_bits)
-
-    async def write(ctx: Any, address: int, beats: int) -> int:
-        ctx.set(axi.awaddr, address)
-        ctx.set(axi.awlen, beats - 1)
-        await handshake(ctx, random, axi.awvalid, axi.awready, stall)
-        for beat in range(beats):
-            data, mask = random.randbytes(size), random.getrandbits(size)
-            ctx.set(axi.wdata, int.from_bytes(data, "little"))
-            ctx.set(axi.wstrb, mask)
-            ctx.set(axi.wlast, beat == beats - 1)
-            await handshake(ctx, random, axi.wvalid, axi.wready, stall)
-            for byte in range(size):
-                if address < BYTES and mask >> byte & 1:
-                    content[address + beat * size + byte] = data[byte]
-        ctx.set(axi.bready, 1)
-        _, _, valid, response = await ctx.tick().sample(axi.bvalid, axi.bresp)
-        while not valid:
-            _, _, valid, response = await ctx.tick().sample(axi.bvalid, axi.bresp)
-        ctx.set(axi.bready, 0)
-        return int(response.value if hasattr(response, "value") else response)
-
-    async def read(ctx: Any, address: int, beats: int, number: int) -> list[tuple[int, int]]:
-        ctx.set(axi.araddr, address)
-        ctx.set(axi.arlen, beats - 1)
-        ctx.set(axi.arid, number)
-        await handshake(ctx, random, axi.arvalid, axi.arready, stall)
-        found = []
-        while len(found) < beats:
-            ctx.set(axi.rready, random.random() >= stall)
-            sampled = await ctx.tick().sample(axi.rvalid, axi.rready, axi.rdata, axi.rid, axi.rresp, axi.rlast)
-            _, _, valid, ready, data, got, response, last = sampled
-            if valid and ready:
-                found.append((int(data), int(response.value if hasattr(response, "value") else response)))
-                assert (got, bool(last)) == (number, len(found) == beats)
-        ctx.set(axi.rready, 0)
-        return found
-
-    async def access(ctx: Any, index: int, value: int | None) -> int:
-        ctx.set(host.enable, 1)
-        ctx.set(host.write, value is not None)
-        ctx.set(host.index, index)
-        ctx.set(host.data, value or 0)
-        await ctx.tick()
-        ctx.set(host.enable, 0)
-        return int(ctx.get(host.result))
+    own = MemoryBench(memory.axi, memory.host, config.bus_bytes, content, BYTES, Random(bus_bits), stall)
 
     async def bench(ctx: Any) -> None:
         for index in range(BYTES // 4):  # block RAM starts with anything
-            await access(ctx, index, 0)
-        for number in range(rounds):
-            address = size * random.randrange(BYTES // size)
-            beats = random.randint(1, min(16, (BYTES - address) // size))
-            assert await write(ctx, address, beats) == Response.OKAY
-            for beat, (data, response) in enumerate(await read(ctx, address, beats, number % 3)):
-                expected = content[address + beat * size :][:size].tobytes()
-                assert (data, response) == (int.from_bytes(expected, "little"), Response.OKAY)
-            index, value = random.randrange(BYTES // 4), random.getrandbits(32)
-            await access(ctx, index, value)
-            content[4 * index : 4 * index + 4] = np.frombuffer(value.to_bytes(4, "little"), np.uint8)
-        assert await write(ctx, BYTES + 64, 2) == Response.DECERR
-        assert [response for _, response in await read(ctx, BYTES + 64, 3, 1)] == [Response.DECERR] * 3
-        for index in range(BYTES // 4):
-            assert await access(ctx, index, None) == int.from_bytes(content[4 * index :][:4].tobytes(), "little")
+            await own.access(ctx, index, 0)
+        await own.rounds(ctx, 25, range(BYTES))
 
     simulator = Simulator(memory)
     simulator.add_clock(1e-6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     accelerator,
+    boards,
     compiler,
     exploration,
     gpu,
@@ -36,6 +37,7 @@ PARTS: dict[str, tuple[Mutant, ...]] = {
     "quantisation": quantisation.MUTANTS,
     "exploration": exploration.MUTANTS,
     "power": power.MUTANTS,
+    "boards": boards.MUTANTS,
     "gpu": gpu.MUTANTS,
     "tuning": tuning.MUTANTS,
     "verify": verify.MUTANTS,

@@ -20,8 +20,8 @@ BEATS = 4
 
 
 class HostPortSignature(wiring.Signature):
-    """Words of 32 bits, from the host's side. An access takes place in the cycle of ``enable``; what was read is in
-    ``result`` in the next one."""
+    """Words of 32 bits, from the host's side. An access begins with a cycle of ``enable``; the other signals stay as
+    they are until ``done``, when what was read is in ``result``: in the next cycle at the earliest."""
 
     def __init__(self, memory_bytes: int) -> None:
         super().__init__(
@@ -31,6 +31,7 @@ class HostPortSignature(wiring.Signature):
                 "index": Out(ceil_log2(memory_bytes // WORD_BYTES)),
                 "data": Out(8 * WORD_BYTES),
                 "result": In(8 * WORD_BYTES),
+                "done": In(1),
             }
         )
 
@@ -41,7 +42,7 @@ class BlockMemory(wiring.Component):
     axi
         One burst at a time each way, a beat a cycle. An address outside gets DECERR.
     host
-        Goes first: the bus waits for it.
+        Goes first: the bus waits for it. An access takes place in the cycle of ``enable``.
     """
 
     def __init__(self, config: CoreConfig, memory_bytes: int) -> None:
@@ -77,7 +78,7 @@ class BlockMemory(wiring.Component):
             ]
         asked = Signal(max(1, part_bits))
         m.d.sync += asked.eq(host_part)
-        m.d.comb += host.result.eq(beat.word_select(asked, 8 * WORD_BYTES))
+        m.d.comb += [host.result.eq(beat.word_select(asked, 8 * WORD_BYTES)), host.done.eq(1)]
         return m
 
     def _read_bursts(self, m: Module, shift: int, beat: Signal, index: Signal) -> None:

@@ -199,8 +199,9 @@ class HostLink(wiring.Component):
                         m.d.comb += [stored.addr.eq(index), stored.data.eq(content), stored.en.eq(1)]
                         m.d.sync += status.eq(Answer.DONE)
         with m.State("MEMORY"):
-            m.d.comb += [stored.addr.eq(index), stored.data.eq(memory.result), stored.en.eq(~is_write)]
-            m.next = "NEXT"
+            m.d.comb += [stored.addr.eq(index), stored.data.eq(memory.result), stored.en.eq(~is_write & memory.done)]
+            with m.If(memory.done):
+                m.next = "NEXT"
         with m.State("REGISTER"):
             m.d.comb += [stored.addr.eq(index), stored.data.eq(registers.rdata)]
             with m.If(registers.bvalid | registers.rvalid):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from . import array, control, systems, transfers, vector
+from . import array, control, sdram, systems, transfers, vector
 
-MUTANTS = (*vector.MUTANTS, *array.MUTANTS, *transfers.MUTANTS, *control.MUTANTS, *systems.MUTANTS)
+MUTANTS = (
+    *vector.MUTANTS, *array.MUTANTS, *transfers.MUTANTS, *control.MUTANTS, *systems.MUTANTS, *sdram.MUTANTS,
+)  # fmt: skip
