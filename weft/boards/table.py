@@ -6,8 +6,10 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from ..hw.errors import ConfigError
 from .errors import BoardError
 
 T = TypeVar("T")
@@ -29,8 +31,9 @@ def read_toml(path: Path) -> dict[str, Any]:
 def read_fields(kind: type[T], values: object, path: Path, table: str = "") -> T:
     """An object of a dataclass from a table whose keys are the fields' names.
 
-    Fields may be int, float, str, bool, another such dataclass, a dict of integers, or a tuple of one of these. What
-    ``__post_init__`` refuses with a :class:`BoardError` comes back with the file and the table as its place.
+    Fields may be int, float, str, bool, another such dataclass, a dict of integers, a tuple of one of these, or one of
+    these or None. What ``__post_init__`` refuses with a :class:`BoardError` or a :class:`~weft.hw.errors.ConfigError`
+    comes back with the file and the table as its place.
     """
     if not isinstance(values, Mapping):
         raise BoardError(f"must be a table, not {values!r}", at=_place(path, table))
@@ -48,11 +51,13 @@ def read_fields(kind: type[T], values: object, path: Path, table: str = "") -> T
             raise BoardError("field is missing", at=_place(path, table, name))
     try:
         return kind(**found)
-    except BoardError as error:
+    except (BoardError, ConfigError) as error:
         raise BoardError(error.message, at=_place(path, table, error.at), hint=error.hint) from None
 
 
 def _value(kind: Any, value: object, path: Path, name: str) -> Any:
+    if isinstance(kind, UnionType):
+        (kind,) = (each for each in get_args(kind) if each is not NoneType)
     if is_dataclass(kind):
         return read_fields(kind, value, path, name)  # type: ignore[arg-type]
     if get_origin(kind) is tuple:

@@ -18,8 +18,9 @@ from weft.boards.standalone.board import (
 from weft.boards.standalone.pll import OUTPUT_MHZ, VCO_MHZ, find_pll
 from weft.boards.standalone.top import constraints, top_verilog
 
-BOARDS = ["ecpix5", "ulx3s"]
+BOARDS = ["ecpix5", "ulx3s", "ulx3s-sdram"]
 ULX3S = (DATA / "ulx3s.toml").read_text()
+SDRAM = (DATA / "ulx3s-sdram.toml").read_text()
 
 
 def test_the_boards_of_weft_are_these() -> None:
@@ -33,7 +34,9 @@ def test_a_board_has_its_file_and_its_pins_are_all_constrained(name: str) -> Non
     assert board.name == name == (DATA / f"{name}.toml").stem
     assert board.pll().mhz <= board.clock.mhz
     pins = tomllib.loads((DATA / f"{name}.toml").read_text())["pins"]
-    sites = [each["site"] for each in (*pins.pop("leds"), *pins.values())]
+    chip = [site for each in pins.pop("sdram", {}).values() for site in ([each] if isinstance(each, str) else each)]
+    assert bool(chip) == (board.sdram is not None)
+    sites = chip + [each["site"] for each in (*pins.pop("leds"), *pins.values())]
     text = constraints(board)
     assert sorted(sites) == sorted(line.split('"')[3] for line in text.splitlines() if line.startswith("LOCATE"))
     ports = {line.split('"')[1].split("[")[0] for line in text.splitlines() if line.startswith("LOCATE")}
@@ -41,10 +44,10 @@ def test_a_board_has_its_file_and_its_pins_are_all_constrained(name: str) -> Non
     assert {word.strip() for word in head.partition("(")[2].replace(",", " ").split()} >= ports
 
 
-def changed(folder: Path, old: str, new: str) -> Path:
-    assert ULX3S.count(old) == 1, old
+def changed(folder: Path, old: str, new: str, text: str = ULX3S) -> Path:
+    assert text.count(old) == 1, old
     path = folder / "mine.toml"
-    path.write_text(ULX3S.replace(old, new))
+    path.write_text(text.replace(old, new))
     return path
 
 
@@ -78,6 +81,30 @@ def test_a_mistake_is_named_with_its_field(tmp_path: Path, old: str, new: str, m
         read_standalone_board(path)
     assert message in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("memory_bytes = 33_554_432", "memory_bytes = 131_072", "memory_bytes: must be 33554432, all of the chip, not"),
+        ("row_bits = 13", "row_bits = 12", "pins.sdram.address: the chip has 12, not 13"),
+        ("row_bits = 13", "row_bits = 14", "sdram.row_bits: must be in 11..13, not 14"),
+        ("ras_ns = 45", "ras_ns = 5", "sdram.rrd_ns: must not be above ras_ns, 5, but is 15"),
+        ("startup_ns = 200_000\n", "", "sdram.startup_ns: field is missing"),
+        ("\nmhz = 50", "\nmhz = 75", "clock: at most 71.4 MHz, as data take 6 ns, not 75 MHz"),
+        ('clock = "F19"', 'clock = "F 19"', "pins.sdram.clock: must be a ball's letters and digits, not 'F 19'"),
+        ('clock = "F19"', 'clock = "F20"', "pins.site: two pins are at F20"),
+        ('["U19", "E20"]', '["U19"]', "pins.sdram.mask: the chip has 2, not 1"),
+        ('["U19", "E20"]', '"U19"', "pins.sdram.mask: must be a list, not 'U19'"),
+        ('["U19", "E20"]', '["U19", "E-20"]', "pins.sdram.mask: must be a ball's letters and digits, not 'E-20'"),
+        (SDRAM[SDRAM.index("[sdram]") : SDRAM.index("[core]")], "", "sdram: a board with pins.sdram needs this table"),
+        (SDRAM[SDRAM.index("[pins.sdram]") : SDRAM.index("[sdram]")], "", "pins.sdram: a board with sdram needs this"),
+    ],
+)
+def test_a_mistake_in_sdram_is_named_with_its_field(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(BoardError) as caught:
+        read_standalone_board(changed(tmp_path, old, new, SDRAM))
+    assert message in str(caught.value)
 
 
 def test_a_board_of_ones_own_is_used_by_its_path_and_by_its_name(

@@ -12,6 +12,7 @@ import pytest
 import weft
 from weft.boards.standalone.device import SerialDevice
 from weft.boards.standalone.simulated import SimulatedBoard, Terminal
+from weft.compiler.graph import parse
 from weft.compiler.model import CompiledModel
 from weft.errors import WeftError
 from weft.hw.config import PYNQ, TINY
@@ -40,8 +41,16 @@ def device_at(terminal: Terminal, config: weft.CoreConfig = TINY) -> SerialDevic
     return found
 
 
-def test_digits_are_those_of_the_functional_simulator(terminal: Terminal, digits: CompiledModel) -> None:
-    device = device_at(terminal)
+@pytest.mark.parametrize("name", ["board", "sdram_board"])
+def test_digits_are_those_of_the_functional_simulator(
+    name: str, digits: CompiledModel, request: pytest.FixtureRequest
+) -> None:
+    """With SDRAM a chip that knows the rules stands at the pins."""
+    with Terminal(request.getfixturevalue(name)) as terminal:
+        check_digits(device_at(terminal), digits)
+
+
+def check_digits(device: SerialDevice, digits: CompiledModel) -> None:
     module, reference = weft.load(digits, device=device), weft.load(digits, device="fsim")
     image = np.random.default_rng(3).integers(0, 17, (1, 1, 8, 8)).astype(np.float32) / 16
     got, expected = module.run(image, keep=True), reference.run(image, keep=True)
@@ -50,9 +59,33 @@ def test_digits_are_those_of_the_functional_simulator(terminal: Terminal, digits
         np.testing.assert_array_equal(got[name], value, err_msg=name)
     (cycles,) = {sum(classes.values()) for classes in device.counters().values()}  # all engines have the same
     (predicted,) = {sum(classes.values()) for classes in reference.device.counters().values()}
-    assert cycles == pytest.approx(predicted, rel=0.1)  # block RAM is nearer than DRAM
+    assert cycles == pytest.approx(predicted, rel=0.1)  # by another memory than the functional simulator's
     assert device.clock_mhz == 50.0
     device.allocate(0)
+
+
+@pytest.mark.long
+def test_a_window_that_no_block_ram_holds_is_in_sdram(sdram_board: SimulatedBoard) -> None:
+    """Two minutes, nearly all of them for bytes on the serial line."""
+    channels, height, width = 16, 64, 64
+    weights = np.random.default_rng(1).integers(-128, 128, channels * channels)
+    model = weft.compile(
+        parse(f"""fn @main(%x: int8[1, {channels}, {height}, {width}]) {{
+            %weights = int8[{channels}, {channels}, 1, 1]({", ".join(map(str, weights))})
+            %y = nn.conv2d(dequantise(%x, float32(0.05), int8(3)), dequantise(%weights, float32(0.01), int8(0)))
+            return quantise(%y, float32(0.3), int8(-10))
+        }}"""),
+        TINY,
+    )
+    assert isinstance(model, CompiledModel)
+    x = np.random.default_rng(2).integers(-128, 128, (1, channels, height, width)).astype(np.int8)
+    with Terminal(sdram_board) as terminal:
+        device = device_at(terminal)
+        module, reference = weft.load(model, device=device), weft.load(model, device="fsim")
+        assert model.on_core.window_bytes > 131_072
+        (got,), (expected,) = module.run({"x": x}).values(), reference.run({"x": x}).values()
+        np.testing.assert_array_equal(got, expected)
+        device.allocate(0)
 
 
 def test_a_window_is_zeros_but_for_what_was_written(terminal: Terminal) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ...hw.config import CoreConfig
 from ...hw.errors import ConfigError
+from ...hw.standalone.sdram_chip import BANK_BITS, DATA_BITS, DATA_BYTES, SdramChip
 from ...hw.standalone.settings import LEDS, Standalone
 from ..board import Board, DefaultCore, all_boards, read_board
 from ..errors import BoardError
@@ -40,28 +41,68 @@ class Pin:
     inverted: bool = False
 
     def __post_init__(self) -> None:
-        if not self.site.isalnum() or not self.site.isascii():
-            raise BoardError(f"must be a ball's letters and digits, not {self.site!r}", at="site")
+        _check_site(self.site, "site")
         if self.pull not in PULLS:
             raise BoardError(f"unknown: {self.pull!r}", at="pull", hint=f"known: {', '.join(PULLS)}")
         if not self.standard.isalnum() or not self.standard.isascii():
             raise BoardError(f"must be an I/O standard such as LVCMOS33, not {self.standard!r}", at="standard")
 
 
+def _check_site(site: str, field: str) -> None:
+    if not site.isalnum() or not site.isascii():
+        raise BoardError(f"must be a ball's letters and digits, not {site!r}", at=field)
+
+
+@dataclass(frozen=True)
+class SdramSites:
+    """Balls of an SDRAM chip's pins, of vectors from the lowest bit on. All of them are LVCMOS33."""
+
+    clock: str
+    clock_enable: str
+    select_n: str
+    ras_n: str
+    cas_n: str
+    we_n: str
+    bank: tuple[str, ...]
+    address: tuple[str, ...]
+    mask: tuple[str, ...]
+    data: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for port, site in self.ports():
+            _check_site(site, port.partition("[")[0])
+        for name, count in (("bank", BANK_BITS), ("mask", DATA_BYTES), ("data", DATA_BITS)):
+            if len(getattr(self, name)) != count:
+                raise BoardError(f"the chip has {count}, not {len(getattr(self, name))}", at=name)
+
+    def ports(self) -> list[tuple[str, str]]:
+        """All of them by name, with a number in brackets in a vector."""
+        found = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, str):
+                found.append((field.name, value))
+            else:
+                found += [(f"{field.name}[{place}]", site) for place, site in enumerate(value)]
+        return found
+
+
 @dataclass(frozen=True)
 class Pins:
-    """The pins of the design: crystal, reset, the two ends of the serial line as the logic sees them, and LEDs."""
+    """The pins of the design: crystal, reset, the two ends of the serial line as the logic sees them, LEDs, SDRAM."""
 
     clock: Pin
     reset: Pin
     rx: Pin
     tx: Pin
     leds: tuple[Pin, ...] = ()
+    sdram: SdramSites | None = None
 
     def __post_init__(self) -> None:
         if len(self.leds) > LEDS:
             raise BoardError(f"the design has {LEDS} LEDs, not {len(self.leds)}", at="leds")
         sites = [pin.site for pin in (self.clock, self.reset, self.rx, self.tx, *self.leds)]
+        sites += [site for _, site in self.sdram.ports()] if self.sdram else []
         if twice := sorted({site for site in sites if sites.count(site) > 1}):
             raise BoardError(f"two pins are at {twice[0]}", at="site")
 
@@ -82,7 +123,8 @@ class CrystalClock:
 
 @dataclass(frozen=True)
 class StandaloneBoard:
-    """A board. ``programmer`` is the command that takes a bitstream to it."""
+    """A board. ``programmer`` is the command that takes a bitstream to it. ``memory_bytes`` are block RAM, or all of
+    the chip ``sdram``."""
 
     family: str
     name: str
@@ -96,6 +138,7 @@ class StandaloneBoard:
     clock: CrystalClock
     pins: Pins
     core: DefaultCore
+    sdram: SdramChip | None = None
 
     def __post_init__(self) -> None:
         for field, known in (("family", FAMILIES), ("part", tuple(PARTS)), ("grade", GRADES)):
@@ -106,11 +149,20 @@ class StandaloneBoard:
             text = getattr(self, field)
             if not text or not all(letter.isalnum() or letter in also for letter in text):
                 raise BoardError(f"must be letters and digits{', - and _' * bool(also)}, not {text!r}", at=field)
+        self._check_sdram()
         try:
             core = self.core.core(self.name)
         except BoardError as error:
             raise BoardError(error.message, at=f"core.{error.at}", hint=error.hint) from None
         self.design(core)
+
+    def _check_sdram(self) -> None:
+        if (self.sdram is None) != (self.pins.sdram is None):
+            there, missing = ("pins.sdram", "sdram") if self.sdram is None else ("sdram", "pins.sdram")
+            raise BoardError(f"a board with {there} needs this table too", at=missing)
+        if self.sdram and self.pins.sdram and len(self.pins.sdram.address) != self.sdram.row_bits:
+            count = len(self.pins.sdram.address)
+            raise BoardError(f"the chip has {self.sdram.row_bits}, not {count}", at="pins.sdram.address")
 
     @property
     def default_core(self) -> CoreConfig:
@@ -125,7 +177,7 @@ class StandaloneBoard:
         be had."""
         clock_hz = round(self.pll(mhz).mhz * 1e6)
         try:
-            return Standalone(core or self.default_core, self.memory_bytes, clock_hz, self.baud)
+            return Standalone(core or self.default_core, self.memory_bytes, clock_hz, self.baud, self.sdram)
         except ConfigError as error:
             raise BoardError(error.message, at=error.at, hint=error.hint) from None
 

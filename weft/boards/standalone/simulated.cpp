@@ -4,7 +4,8 @@
 #include <memory>
 
 #include "Vweft_board.h"
-#include "line.h"  // kDivisor, kRxInverted, kTxInverted, kResetPressed, and names of pins: written by simulated.py
+#include "line.h"  // kDivisor, kRxInverted, kTxInverted, kResetPressed, names of pins, SDRAM: written by simulated.py
+#include "sdram_model.h"
 
 namespace {
 
@@ -14,6 +15,10 @@ struct Board {
     VerilatedContext context;
     std::unique_ptr<Vweft_board> top{new Vweft_board(&context)};
     uint64_t cycle = 0;
+#ifdef SDRAM
+    SdramModel sdram{SdramFigures SDRAM};
+    std::string error;
+#endif
     // The host's end of the line: what is being sent, and since when; what is being received, and since when.
     unsigned sending = 0, received = 0;
     uint64_t sent_at = 0, received_at = 0;
@@ -24,12 +29,34 @@ struct Board {
 
     void clock() {
         top->RX_PIN = rx_level() != kRxInverted;
-        top->crystal = 0;
-        top->eval();
+        middle();
         top->crystal = 1;
         top->eval();
         ++cycle;
     }
+
+#ifdef SDRAM
+    // The middle of a cycle, where the chip's clock rises.
+    void middle() {
+        const bool low = !top->sdram_clock;
+        const unsigned command = unsigned(top->sdram_ras_n << 2 | top->sdram_cas_n << 1 | top->sdram_we_n);
+        const bool driven = top->sdram_data__en == 0xFFFF;
+        const int given = sdram.edge(command, top->sdram_bank, top->sdram_address, top->sdram_mask, driven,
+                                     top->sdram_data__out);
+        if (!driven && top->sdram_data__en) error = "some of the SDRAM's data pins are driven";
+        if (!top->sdram_clock_enable || top->sdram_select_n) error = "the SDRAM is not selected";
+        top->sdram_data = uint16_t(given >= 0 ? given : 0xDEAD);
+        top->crystal = 0;
+        top->eval();
+        if (!low || !top->sdram_clock) error = "the SDRAM's clock does not rise in the middle of a cycle";
+        if (error.empty() && !sdram.error().empty()) error = "SDRAM: " + sdram.error();
+    }
+#else
+    void middle() {
+        top->crystal = 0;
+        top->eval();
+    }
+#endif
 };
 
 }  // namespace
@@ -39,6 +66,8 @@ extern "C" {
 void* board_new() {
     auto* board = new Board;
     board->top->reset = !kResetPressed;
+    board->top->crystal = 1;
+    board->top->eval();
     return board;
 }
 
@@ -47,6 +76,15 @@ void board_delete(void* board) { delete static_cast<Board*>(board); }
 // Presses or lets go of the reset button.
 void board_reset(void* handle, uint32_t pressed) {
     static_cast<Board*>(handle)->top->reset = bool(pressed) == kResetPressed;
+}
+
+// What the chips of the board do not allow, or "".
+const char* board_error(void* handle) {
+#ifdef SDRAM
+    return static_cast<Board*>(handle)->error.c_str();
+#else
+    return handle ? "" : nullptr;
+#endif
 }
 
 uint32_t board_leds(void* handle) { return LEDS_PIN(*static_cast<Board*>(handle)->top); }

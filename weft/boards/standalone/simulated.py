@@ -19,16 +19,20 @@ from typing import Any
 from ...cache import cache_key, kept_file, loaded_library
 from ...hw.config import CoreConfig
 from ...hw.standalone.design import standalone_verilog
+from ...hw.standalone.sdram_chip import SdramChip
 from ...hw.standalone.settings import LEAST_DIVISOR, Standalone
 from ...sim.build import VERILATOR_FLAGS, compile_library, require_tools, signs_header, verilate, verilator_version
 from ...sim.cpp_compiler import compiler_flags, compiler_version
+from ...sim.errors import SimulationError
+from . import sdram_top
 from .board import StandaloneBoard
 from .flow import CONFIG_FILE, MANIFEST, NETLIST
 from .netlist import cell_models, netlist_verilog
 from .pll import Pll
 from .top import BOARD_TOP, PLL_MODEL, top_verilog
 
-HARNESS = "simulated.cpp"
+HARNESS, SDRAM_MODEL = "simulated.cpp", "sdram_model.h"
+INOUT_FLAG = "--pins-inout-enables"
 
 IDLE_CYCLES = 200_000
 """Cycles without a byte on the line after which a simulated board sleeps until one comes: the driver of a core that
@@ -47,6 +51,7 @@ def line_header(board: StandaloneBoard, design: Standalone) -> str:
     """C++ that says how the line is wired."""
     pins = board.pins
     leds = "(top).leds" if pins.leds else "0"
+    figures = "" if design.sdram is None else f"#define SDRAM {{{sdram_figures(design.sdram, design.clock_hz)}}}\n"
     return f"""\
 constexpr uint64_t kDivisor = {design.divisor};
 constexpr bool kRxInverted = {int(pins.rx.inverted)}, kTxInverted = {int(pins.tx.inverted)};
@@ -54,7 +59,14 @@ constexpr bool kResetPressed = {int(not pins.reset.inverted)};
 #define RX_PIN rx{"_n" * pins.rx.inverted}
 #define TX_PIN tx{"_n" * pins.tx.inverted}
 #define LEDS_PIN(top) {leds}
-"""
+{figures}"""
+
+
+def sdram_figures(chip: SdramChip, clock_hz: int) -> str:
+    """A chip's ``SdramFigures``, as C++ lists them."""
+    times = ("rcd", "rp", "ras", "rc", "rrd", "rfc", "wr", "refresh", "startup")
+    values = [*(getattr(chip, f"{name}_ns") for name in times), 1e9 / clock_hz]
+    return ", ".join(map(str, [chip.row_bits, chip.column_bits, chip.latency, *map(float, values)]))
 
 
 def board_library(
@@ -83,9 +95,10 @@ def _library(
     board: StandaloneBoard, design: Standalone, verilog: Mapping[str, str], quick: bool,
     progress: Callable[[str], None],
 ) -> Path:  # fmt: skip
-    verilog = {**verilog, "pll.v": PLL_MODEL}
+    verilog = {**verilog, "blocks.v": PLL_MODEL + sdram_top.MODELS}
     sources = {
         HARNESS: resources.files(__package__).joinpath(HARNESS).read_text(),
+        SDRAM_MODEL: resources.files(__package__).joinpath(SDRAM_MODEL).read_text(),
         "line.h": line_header(board, design),
     }
 
@@ -95,14 +108,14 @@ def _library(
             (folder / name).write_text(text)
         progress(f"{board.name}: Verilator")
         names = ("--top-module", BOARD_TOP, "--prefix", f"V{BOARD_TOP}")
-        verilate((*VERILATOR_FLAGS, *names), [folder / name for name in verilog], folder)
+        verilate((*VERILATOR_FLAGS, INOUT_FLAG, *names), [folder / name for name in verilog], folder)
         progress(f"{board.name}: compiling the RTL model")
         compile_library(sorted(folder.glob("*.cpp")), target, quick=quick)
 
     key = cache_key(
         verilog,
         sources,
-        VERILATOR_FLAGS,
+        (*VERILATOR_FLAGS, INOUT_FLAG),
         verilator_version(),
         compiler_flags(),
         compiler_version(),
@@ -121,10 +134,12 @@ class SimulatedBoard:
         pointer, number = ctypes.c_void_p, ctypes.c_uint64
         self._library.board_new.restype = pointer
         self._library.board_leds.restype = ctypes.c_uint32
+        self._library.board_error.restype = ctypes.c_char_p
         for name, arguments in {
             "board_delete": [pointer],
             "board_reset": [pointer, ctypes.c_uint32],
             "board_leds": [pointer],
+            "board_error": [pointer],
             "board_run": [pointer, number, ctypes.c_char_p, number, pointer, pointer, number, pointer],
         }.items():
             getattr(self._library, name).argtypes = arguments
@@ -146,7 +161,9 @@ class SimulatedBoard:
         return int(self._library.board_leds(self._board))
 
     def run(self, cycles: int, sent: bytes = b"") -> bytes:
-        """Let cycles pass, fewer if the board answers; bytes that it sent. ``sent`` goes to it now or later."""
+        """Let cycles pass, fewer if the board answers; bytes that it sent. ``sent`` goes to it now or later.
+
+        :class:`~weft.sim.errors.SimulationError` for what the board's SDRAM does not allow."""
         self._waiting += sent
         taken, given = ctypes.c_uint64(), ctypes.c_uint64()
         self._library.board_run(
@@ -154,6 +171,8 @@ class SimulatedBoard:
             ctypes.byref(given),
         )  # fmt: skip
         self._waiting = self._waiting[taken.value :]
+        if error := self._library.board_error(self._board).decode():
+            raise SimulationError(error)
         return bytes(self._answers[: given.value])
 
 
@@ -224,7 +243,8 @@ def netlist_board(
     manifest = json.loads((folder / MANIFEST).read_text())
     netlist = json.loads((folder / NETLIST).read_text())
     core = CoreConfig.from_json((folder / CONFIG_FILE).read_text())
-    design = Standalone(core, manifest["memory_bytes"], round(manifest["clock_mhz"] * 1e6), manifest["baud"])
+    clock_hz = round(manifest["clock_mhz"] * 1e6)
+    design = Standalone(core, manifest["memory_bytes"], clock_hz, manifest["baud"], board.sdram)
     made = SimulatedBoard(partial(netlist_library, board, design, netlist, quick=quick, progress=progress))
     made.run(START_CYCLES)
     return made

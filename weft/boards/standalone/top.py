@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from ...hw.standalone.design import TOP as LOGIC
 from ...hw.standalone.settings import LEDS
+from . import sdram_top
 from .board import Pin, StandaloneBoard
 from .pll import Pll
 
 BOARD_TOP = "weft_board"
-"""Name of the module; its ports are ``crystal``, ``reset``, ``rx``, ``tx`` and ``leds``."""
+"""Name of the module; its ports are ``crystal``, ``reset``, ``rx``, ``tx``, ``leds`` and those of :mod:`.sdram_top`."""
 
 LOGIC_INSTANCE = "system"
 
@@ -40,6 +41,9 @@ def top_verilog(board: StandaloneBoard, pll: Pll) -> str:
     ]
     if pins.leds:
         ports.append(f"output [{len(pins.leds) - 1}:0] leds")
+    if board.sdram:
+        ports += sdram_top.ports(board.sdram)
+    chip, chip_blocks = (sdram_top.connections(), sdram_top.blocks()) if board.sdram else ("", "")
     rx, tx = ("~rx_n" if pins.rx.inverted else "rx"), ("tx_high" if pins.tx.inverted else "tx")
     return f"""\
 `timescale 1ns/1ps
@@ -67,8 +71,8 @@ module {BOARD_TOP}({", ".join(ports)});
     else if (!since[7]) since <= since + 8'd1;
     rst <= !since[7];
   end
-{"  wire tx_high;" if pins.tx.inverted else ""}
-  {LOGIC} {LOGIC_INSTANCE}(.clk(clk), .rst(rst), .rx({rx}), .tx({tx}), .leds(lights));
+{"  wire tx_high;" if pins.tx.inverted else ""}{chip_blocks}
+  {LOGIC} {LOGIC_INSTANCE}(.clk(clk), .rst(rst), .rx({rx}), .tx({tx}), .leds(lights){chip});
 {"  assign tx_n = ~tx_high;" if pins.tx.inverted else ""}
 {f"  assign leds = {{ {leds} }};" if pins.leds else ""}
 endmodule
@@ -86,6 +90,8 @@ def constraints(board: StandaloneBoard) -> str:
     ]
     for place, pin in enumerate(board.pins.leds):
         lines += _pin(f"leds[{place}]", pin)
+    if board.pins.sdram:
+        lines += sdram_top.constraints(board.pins.sdram)
     return "\n".join(lines) + "\n"
 
 

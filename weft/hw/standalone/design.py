@@ -1,16 +1,18 @@
-"""Core, block RAM and serial line, wired together: all of a board's logic but its pins and its clock."""
+"""Core, memory and serial line, wired together: all of a board's logic but its pins and its clock."""
 
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out, connect
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..core import Core
 from ..mac_array_packed import Multipliers
 from ..verilog import TIMESCALE, emit_component
 from .block_memory import BlockMemory
 from .host_link import HostLink
+from .sdram import SdramPins
+from .sdram_memory import SdramMemory
 from .settings import LEDS, Standalone
 from .uart import UartReceiver, UartTransmitter
 
@@ -23,11 +25,12 @@ CORE_INSTANCE = "core"
 
 class StandaloneLogic(wiring.Component):
     """``leds``: interrupt, core runs, memory is read, memory is written, a question comes, and three bits of a counter
-    that shows that there is a clock."""
+    that shows that there is a clock. ``sdram`` is there if the settings have a chip."""
 
     def __init__(self, settings: Standalone) -> None:
         self.settings = settings
-        super().__init__({"rx": In(1, init=1), "tx": Out(1, init=1), "leds": Out(LEDS)})
+        chip = {} if settings.sdram is None else {"sdram": Out(SdramPins(settings.sdram))}
+        super().__init__({"rx": In(1, init=1), "tx": Out(1, init=1), "leds": Out(LEDS), **chip})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -35,8 +38,10 @@ class StandaloneLogic(wiring.Component):
         m.submodules.receiver = receiver = UartReceiver(settings.divisor)
         m.submodules.transmitter = transmitter = UartTransmitter(settings.divisor)
         m.submodules.link = link = HostLink(settings.memory_bytes, settings.clock_hz, settings.silence)
-        m.submodules.memory = memory = BlockMemory(settings.core, settings.memory_bytes)
+        m.submodules.memory = memory = self._memory()
         m.submodules[CORE_INSTANCE] = core = Core(settings.core)
+        if isinstance(memory, SdramMemory):
+            connect(m, flipped(self.sdram), memory.sdram)
         connect(m, core.m_axi, memory.axi)
         connect(m, link.memory, memory.host)
         connect(m, link.registers, core.s_axil)
@@ -53,6 +58,12 @@ class StandaloneLogic(wiring.Component):
             ),
         ]
         return m
+
+    def _memory(self) -> BlockMemory | SdramMemory:
+        settings = self.settings
+        if settings.sdram is None:
+            return BlockMemory(settings.core, settings.memory_bytes)
+        return SdramMemory(settings.core, settings.sdram, settings.clock_hz)
 
 
 def standalone_verilog(settings: Standalone) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..config import CoreConfig
 from ..errors import ConfigError
 from .protocol import SILENCE_BYTES
+from .sdram_chip import SdramChip, burst_length
 
 LEDS = 8
 LEAST_MEMORY, LARGEST_MEMORY = 1 << 12, 1 << 30
@@ -21,13 +22,14 @@ MOST_BAUD_ERROR = 0.02
 
 @dataclass(frozen=True)
 class Standalone:
-    """A core with ``memory_bytes`` of block RAM (a power of two), at a clock of ``clock_hz``, and a serial line of
-    ``baud`` bits a second. :class:`ConfigError` for what cannot be."""
+    """A core with ``memory_bytes`` (a power of two), at a clock of ``clock_hz``, and a serial line of ``baud`` bits a
+    second. The memory is all of the chip ``sdram``, or block RAM. :class:`ConfigError` for what cannot be."""
 
     core: CoreConfig
     memory_bytes: int
     clock_hz: int
     baud: int
+    sdram: SdramChip | None = None
 
     def __post_init__(self) -> None:
         size = self.memory_bytes
@@ -35,6 +37,11 @@ class Standalone:
             raise ConfigError(
                 f"must be a power of two in {LEAST_MEMORY}..{LARGEST_MEMORY}, not {size}", at="memory_bytes"
             )
+        if self.sdram is not None:
+            if size != self.sdram.size:
+                raise ConfigError(f"must be {self.sdram.size}, all of the chip, not {size}", at="memory_bytes")
+            self.sdram.check_clock(self.clock_hz)
+            burst_length(self.core.bus_bytes)
         if not 0 < self.baud <= self.clock_hz // LEAST_DIVISOR:
             raise ConfigError(
                 f"must be in 1..{self.clock_hz // LEAST_DIVISOR}, so that a bit takes {LEAST_DIVISOR} cycles of "
