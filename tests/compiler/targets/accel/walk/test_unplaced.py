@@ -119,6 +119,16 @@ def walked_convolution() -> Unplaced:
     return walked
 
 
+def test_the_last_walks_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_kernel, "WALKS", 2)
+    for channels in (4, 8, 12, 8):
+        emitted(Emitter(TINY), convolution(channels=channels))
+    known = [id(each) for each in compile_kernel._WALKS.values()]
+    assert len(known) == 2
+    emitted(Emitter(TINY), convolution(channels=12))
+    assert [id(each) for each in compile_kernel._WALKS.values()] == known
+
+
 def test_walks_that_differ_in_their_tensors_are_apart() -> None:
     kernel = convolution()
     names = [tensor.name for tensor in (*kernel.inputs, kernel.output, *(each for each, _ in kernel.constants))]

@@ -217,16 +217,16 @@ WALKS = 256
 
 
 def _walk_once(walk: _Walk, make: Callable[[], Unplaced]) -> Unplaced:
-    if walk not in _WALKS:
+    found = _WALKS.get(walk)
+    if found is None:
         alike = [(each.alike.text, each.alike.sections, each.alike.parts, each.alike.tiling) for each in walk.parts]
         places = [(each.share, each.dram) for each in walk.parts]
         config = walk.parts[0].alike.config
-        made = kept_result(make, config, "instructions", alike, places, walk.shares)
-        while len(_WALKS) >= WALKS:
-            _WALKS.pop(next(iter(_WALKS), walk), None)
-        _WALKS[walk] = made
-        return made
-    return _WALKS[walk]
+        found = kept_result(make, config, "instructions", alike, places, walk.shares)
+        for oldest in list(_WALKS)[: len(_WALKS) + 1 - WALKS]:  # other threads take some out, too
+            _WALKS.pop(oldest, None)
+        _WALKS[walk] = found
+    return found
 
 
 def generate_slice(
