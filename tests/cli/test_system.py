@@ -47,6 +47,16 @@ def test_an_item_is_split_over_all_cores(pair: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out.npz").exists()
 
 
+def test_an_item_that_is_split_is_started_once_where_cores_start_each_other(pair: Path, tmp_path: Path) -> None:
+    pair.write_text('{"name": "pair", "cores": ["tiny", "tiny"], "ports": [0, 1], "relay": true}')
+    command = ("run", MODEL, "-c", "tiny", "--split", "2", "--system", pair)
+    told = json.loads(weft(*command, "--json", folder=tmp_path).stdout)
+    assert (told["starts"], len(told["waits"])) == (1, 2)
+    result = weft(*command, folder=tmp_path)
+    assert "turns of 2 cores, by 1 start of the host" in result.stdout
+    assert "core 1 waited " in result.stdout
+
+
 @pytest.mark.parametrize("way", ["split", "stages"])
 def test_a_model_that_cores_share_is_profiled(way: str, pair: Path, tmp_path: Path) -> None:
     command = ("profile", MODEL, "-c", "tiny", f"--{way}", "2", "--system", pair, "--output", "out")

@@ -12,7 +12,7 @@ from weft.hw.pipelines import HANDOVER_CYCLES
 from weft.runtime.errors import DeviceError
 from weft.runtime.pipeline_module import PipelineModule
 from weft.runtime.plots import write_shared_plot
-from weft.runtime.profile_shared import ITEMS_A_STAGE, SharedProfile, profile_shared
+from weft.runtime.profile_shared import ITEMS_A_STAGE, SharedProfile, profile_shared, window_start
 from weft.runtime.profile_shared_report import core_records, turn_records
 from weft.runtime.split_module import SplitModule
 from weft.sim.dram import DramModel
@@ -68,6 +68,9 @@ def test_where_windows_lie_counts_in_a_dram_with_banks(model: weft.CompiledModel
     for system in SYSTEMS.values():
         profile, module = measure(model, system, BANKED)
         assert profile.cycles == module.cycles
+        pitch = 0 if model.shared_by > 1 else module.device.pitch
+        count = 4 if system.relay else 2
+        assert [window_start(model, system, item) for item in range(5)] == [item % count * pitch for item in range(5)]
 
 
 def test_every_cycle_of_a_core_is_work_or_a_wait(measured: Measured) -> None:

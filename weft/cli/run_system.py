@@ -57,7 +57,7 @@ def run_on_system(
     rows = [tuple(_cell(value) for value in record.values()) for record in core_records(module)]
     out.print(table(f"{module.model.name} on {module.config.name}", COLUMNS, rows))
     out.print(_speed(module, len(items)))
-    if isinstance(module, PipelineModule) and (waits := _waits(module)):
+    if not isinstance(module, SystemModule) and (waits := _waits(module)):
         out.print(waits)
     kind = "core" if isinstance(module, SystemModule) else "item"
     for number, each in enumerate(results):
@@ -71,7 +71,9 @@ def run_on_system(
 
 def _speed(module: Module, items: int) -> str:
     if isinstance(module, SplitModule):
-        return f"{module.latency:,} cycles for an item, in {module.turns} turns of {len(module.config.cores)} cores"
+        starts = "1 start" if module.starts == 1 else f"{module.starts} starts"
+        return (f"{module.latency:,} cycles for an item, in {module.turns} turns of {len(module.config.cores)} cores, "
+                f"by {starts} of the host")  # fmt: skip
     if isinstance(module, PipelineModule):
         times = module.alone() / module.interval
         return (f"{items} items in {module.cycles:,} cycles; where all cores are busy, one every {module.interval:,}: "
@@ -80,7 +82,7 @@ def _speed(module: Module, items: int) -> str:
     return f"{items} items in {module.cycles:,} cycles: {times:.2f} x the throughput of one core"
 
 
-def _waits(module: PipelineModule) -> str:
+def _waits(module: PipelineModule | SplitModule) -> str:
     """A line for each core that waited for others."""
     lines = []
     for core, waits in enumerate(module.waits()):
@@ -114,12 +116,20 @@ def system_record(module: Module, results: list[dict[str, Any]]) -> dict[str, An
         "system": module.config.name,
         "device": module.device.kind,
         "cycles": module.cycles,
-        **({} if isinstance(module, SplitModule) else {"cycles_alone": module.alone()}),
-        **({"turns": module.turns, "latency": module.latency} if isinstance(module, SplitModule) else {}),
-        **({"interval": module.interval, "waits": module.waits()} if isinstance(module, PipelineModule) else {}),
+        **_cycle_record(module),
         "cores": core_records(module),
         "results": [{name: value.tolist() for name, value in each.items()} for each in results],
     }
+
+
+def _cycle_record(module: Module) -> dict[str, Any]:
+    """What is said of the way in which the cores have the model."""
+    if isinstance(module, SplitModule):
+        turns = {"turns": module.turns, "starts": module.starts}
+        return {**turns, "latency": module.latency, "waits": module.waits()}
+    if isinstance(module, PipelineModule):
+        return {"cycles_alone": module.alone(), "interval": module.interval, "waits": module.waits()}
+    return {"cycles_alone": module.alone()}
 
 
 def _cell(value: float) -> str:

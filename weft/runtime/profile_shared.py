@@ -15,7 +15,7 @@ from ..hw.relay_plan import RelayPlan
 from ..hw.system_config import SystemConfig
 from ..sim.dram import DramModel
 from ..sim.relay_timing import predict_relay
-from ..sim.relay_waits import relay_waits
+from ..sim.relay_waits import waits_to_end
 from ..sim.system_run import NOTHING
 from ..sim.system_timing import predict_system
 from ..sim.timing import predict
@@ -120,7 +120,7 @@ class _Run:
         """Programs that the host starts at once: by core the program, its turn and its item."""
         programs: list[TimedProgram | None] = [None] * len(self.config.cores)
         for core, (step, _, item) in steps.items():
-            programs[core] = replace(timed(step), window_start=self.window_start(item))
+            programs[core] = replace(timed(step), window_start=window_start(self.model, self.config, item))
         done = predict_system(self.config, programs, self.dram, shared=self.shared)
         ends = {core: own.cycles or 0 for core, own in enumerate(done.cores) if own is not None}
         last = max(ends, key=ends.__getitem__)
@@ -132,30 +132,26 @@ class _Run:
                 self.waits[core][last] += ends[last] - ends.get(core, 0)
         self.now += ends[last]
 
-    def window_start(self, item: int) -> int:
-        """Where an item's window begins."""
-        if self.model.shared_by > 1:
-            return 0
-        return item % window_count(self.model, self.config) * window_pitch(self.model.on_core.window_bytes)
-
     def relayed(self, plan: RelayPlan, steps: Sequence[Sequence[CoreStep]], runs: int, first: int | None) -> None:
         """Programs that the cores start themselves. ``first``: the turn of the first of ``steps``; None for stages,
         where a run is an item."""
         programs = [[timed(step) for step in own] for own in steps]
         done = predict_relay(self.config, plan, programs, runs, self.dram, shared=self.shared)
-        for core, (own, spans, waits) in enumerate(zip(steps, done.spans, relay_waits(plan, done.spans), strict=True)):
+        for core, (own, spans, waits) in enumerate(zip(steps, done.spans, waits_to_end(plan, done.spans), strict=True)):
             for number, span in enumerate(spans):
                 turn, item = (0, number) if first is None else (first + number, 0)
                 self.work[core].append(
                     Work(own[number % len(own)], turn, item, self.now + span.start, self.now + span.stop)
                 )
             self.waits[core] += waits
-            # At the end all wait for the last.
-            cycles = done.cycles or 0
-            last = max(range(len(steps)), key=lambda other: done.spans[other][-1].stop)
-            if spans[-1].stop < cycles:
-                self.waits[core][last] += cycles - spans[-1].stop
         self.now += done.cycles or 0
+
+
+def window_start(model: CompiledModel, config: SystemConfig, item: int) -> int:
+    """Where the window of an item begins in the memory."""
+    if model.shared_by > 1:
+        return 0
+    return item % window_count(model, config) * window_pitch(model.on_core.window_bytes)
 
 
 def timed(step: CoreStep) -> TimedProgram:

@@ -18,7 +18,7 @@ from ..hw.system_config import SystemConfig
 from ..imports import IMPORTS
 from ..sim.dram import DramModel
 from ..sim.relay_run import RelayResult
-from ..sim.relay_waits import relay_waits
+from ..sim.relay_waits import waits_to_end
 from ..sim.result import RunResult
 from ..sim.system_run import NOTHING, SystemResult
 from ..sim.timing import predict
@@ -183,7 +183,7 @@ class SplitModule:
         number stands for what starts take. Empty where the host starts turns."""
         waits: list[Counter[int]] = [Counter() for _ in self.config.cores]
         for done in self.relayed:
-            for core, own in enumerate(relay_waits(self._plan, done.spans)):
+            for core, own in enumerate(waits_to_end(self._plan, done.spans)):
                 waits[core] += own
         return tuple(map(dict, waits)) if self.relayed else ()
 

@@ -26,3 +26,15 @@ def relay_waits(plan: RelayPlan, spans: Sequence[Sequence[range]]) -> tuple[Coun
                 waits[core][last] += idle
             ready = run.stop
     return tuple(waits)
+
+
+def waits_to_end(plan: RelayPlan, spans: Sequence[Sequence[range]]) -> tuple[Counter[int], ...]:
+    """As :func:`relay_waits`, and from a core's last run to the end of all runs, by the core that ends last. With its
+    runs they sum to all cycles."""
+    waits = relay_waits(plan, spans)
+    ends = [own[-1].stop for own in spans]
+    last = max(range(len(ends)), key=ends.__getitem__)
+    for core, end in enumerate(ends):
+        if end < ends[last]:
+            waits[core][last] += ends[last] - end
+    return waits

@@ -135,4 +135,8 @@ MUTANTS = (
     Mutant(
         "a-reset-keeps-the-model", "sim/fast.py", "stale state", "        self.model.begin()\n", "", FAST,
     ),
+    Mutant(
+        "waits-not-for-the-last-end", "sim/relay_waits.py", "forgotten part",
+        "if end < ends[last]:", "if end < 0:", ("tests/runtime/test_profile_shared.py",),
+    ),
 )  # fmt: skip

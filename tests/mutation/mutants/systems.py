@@ -47,12 +47,8 @@ MUTANTS = (
         "step.program_offset + (part if shared else 0)", "step.program_offset", PLAN,
     ),
     Mutant(
-        "shared-profile-waits-not-for-the-last", "runtime/profile_shared.py", "forgotten part",
-        "if spans[-1].stop < cycles:", "if spans[-1].stop < 0:", SHARED,
-    ),
-    Mutant(
         "shared-profile-all-items-in-one-window", "runtime/profile_shared.py", "wrong address",
-        "return item % window_count(self.model, self.config) * window_pitch", "return 0 * window_pitch", SHARED,
+        "return item % window_count(model, config) * window_pitch", "return 0 * window_pitch", SHARED,
     ),
     Mutant(
         "shared-profile-turns-begin-again", "runtime/profile_shared.py", "wrong index",
