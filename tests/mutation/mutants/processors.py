@@ -148,7 +148,7 @@ MUTANTS = (
     ),
     Mutant(
         "blocks-are-filled-beside-what-is-not", "compiler/targets/loops/convolution.py", "check ignored",
-        "all(placement.layout(held(value)).block == block for", "all(True for", IMAGES,
+        "all(has_them(value) for", "all(True for", IMAGES,
     ),
     Mutant(
         "constants-of-channels-nobody-uses-are-missing", "compiler/targets/loops/convolution.py", "index",
@@ -158,6 +158,15 @@ MUTANTS = (
         "unused-channels-hold-nothing", "compiler/targets/loops/convolution.py", "wrong value",
         "value = value.take(np.minimum(np.arange(wanted), size - 1), axis)",
         "value = np.pad(value, [(0, wanted - size if each == axis else 0) for each in range(value.ndim)])", IMAGES,
+    ),
+    Mutant(
+        "plain-operands-stay-plain", "compiler/targets/loops/link.py", "forgotten part",
+        "if layout.is_plain and brought_into_blocks(", "if not layout.is_plain and brought_into_blocks(",
+        ("tests/compiler/targets/loops/test_placement.py",),
+    ),
+    Mutant(
+        "a-column-keeps-the-order-of-its-window", "compiler/targets/loops/rewrite_convolutions.py", "index",
+        "(*part[:-2], part[-1], part[-2])", "part", ("tests/compiler/targets/loops/test_rewrite_convolutions.py",),
     ),
     Mutant(
         "the-row-left-over-is-the-first", "compiler/targets/loops/depthwise.py", "index",

@@ -66,3 +66,24 @@ def test_several_readers_and_a_reshape_that_is_a_result() -> None:
     left, right = tokens(made), call("nn.clip", tokens(made), low=0.0)
     check(module_of(call("nn.matmul", left, call("transpose", right, perm=(0, 2, 1))), right, params=(x,)))
     check(module_of(tokens(made), pixels_last(made), params=(x,)))
+
+
+@pytest.mark.parametrize("channels", [16, 13])
+def test_a_plain_residual_is_brought_into_blocks(channels: int) -> None:
+    """Else lanes would read it element by element. What is padded by channels, as between sizes of an image, is made in
+    the plain layout."""
+    x = image(batch=2)
+    residual = call("pad", conv(x, 8), pads=(0, 0, 0, 0, 0, channels - 8, 0, 0))
+    made = call("nn.add", conv(x, channels, 3), residual)
+    assert kinds(check(module_of(made, params=(x,))))[-3:] == ["convert", "convolution", "convert"]
+    again = call("nn.maximum", conv(made, channels, 1), residual)
+    check(module_of(made, call("nn.max_pool", again, kernel=(2, 2)), params=(x,)))
+
+
+@pytest.mark.parametrize("channels", [16, 13])
+def test_a_plain_residual_of_bytes(channels: int) -> None:
+    x = image("int8", batch=2)
+    residual = call("pad", conv(x, 8), pads=(0, 0, 0, 0, 0, channels - 8, 0, 0))
+    total = call("multiply_accumulate", call("multiply_immediate", residual, weight=3), conv(x, channels, 3), weight=2)
+    parameters = (Constant(np.full(channels, number, np.int32)) for number in (5, 1 << 22, 28))
+    check(module_of(call("requantise", total, *parameters), params=(x,)))

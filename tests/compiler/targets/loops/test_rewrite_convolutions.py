@@ -139,3 +139,49 @@ def test_the_usual_transposed_convolutions_move_nothing() -> None:
         assert kinds_.count("convolution") == 3
         assert set(kinds_) == {"convolution", "convert"}
         assert kinds_.count("convert") == 2  # of the input and the result
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_images_one_pixel_wide(data: st.DataObject) -> None:
+    """Convolutions and poolings along the first axis of an image, or along two of a volume, with a bias and a residual
+    sum; in groups; in floats and in integers."""
+    draw = data.draw
+    integer, axes, groups = draw(st.booleans()), draw(st.sampled_from([2, 2, 3])), draw(st.sampled_from([1, 1, 4]))
+    prefix = "" if integer else "nn."
+    x = Var("x", TensorType((draw(st.integers(1, 2)), 8, *(5,) * (axes - 2), draw(st.integers(20, 60)), 1),
+                            "int8" if integer else "float32"))  # fmt: skip
+    value: Expr = x
+    for made in (draw(st.sampled_from([4, 16])), 8):
+        kernel = (*(draw(st.integers(1, 2)) for _ in range(axes - 2)), draw(st.integers(1, 4)), 1)
+        attrs = {
+            "groups": groups, "strides": (*(1,) * (axes - 1), 2) if axes == 2 else (1,) * axes,
+            "pads": (*(draw(st.integers(0, 2)) for _ in range(axes - 1)), 0) * 2,
+            "dilations": (*(1,) * (axes - 2), draw(st.integers(1, 2)), 1),
+        }  # fmt: skip
+        make = bytes_ if integer else floats
+        weights = make(made, value.shape[1] // groups, *kernel)
+        sums = call(f"{prefix}conv{axes}d", value, weights, **attrs)
+        if integer:
+            parameters = (np.full(made, number, np.int32) for number in (9, 1 << 22, 30))
+            value = call("requantise", sums, *(Constant(each) for each in parameters))
+        else:
+            biased = call("nn.add", sums, floats(1, made, *(1,) * axes))
+            value = call("nn.add", call("nn.clip", biased, low=0.0), sums)
+        if axes == 2 and draw(st.booleans()):
+            window = {"kernel": (2, 1), "strides": (2, 1), "pads": (1, 0, 0, 0), "dilations": (1, 1)}
+            value = call(f"{prefix}max_pool", value, **window)
+    check(module_of(value, params=(x,)), draw(st.sampled_from([1, 2])), 2e-5)
+
+
+def test_images_one_pixel_wide_are_rows() -> None:
+    x = Var("x", TensorType((1, 16, 40, 1), "float32"))
+    first = call("nn.conv2d", x, floats(16, 16, 5, 1), strides=(2, 1), pads=(2, 0, 1, 0))
+    second = call(
+        "nn.conv2d", call("nn.max_pool", call("nn.clip", first, low=0.0), kernel=(2, 1)), floats(32, 16, 3, 1)
+    )
+    wide = [node for node in calls(prepare(module_of(second, params=(x,))).main.body) if node.op != "reshape"]
+    assert [node.shape for node in wide] == [(1, 16, 1, 20), (1, 16, 1, 20), (1, 16, 1, 19), (1, 32, 1, 17)]
+    assert wide[0].attr("strides") == (1, 2)
+    assert wide[0].attr("pads") == (0, 2, 0, 1)
+    assert kinds(check(module_of(second, params=(x,))))[:-1] == ["convert", "convolution", "blocked", "convolution"]

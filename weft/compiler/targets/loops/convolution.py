@@ -20,7 +20,18 @@ from .byte_pairs import PairedWeights, by_pairs
 from .convolution_sums import byte_sums, float_sums, grouped_sums, packed_bytes, pair_sums, word_sums
 from .fusion import FusedGroup
 from .kernels import Array, Kernel, Operands, Tile, finished, lower_members
-from .layouts import PAIR, PREFERRED_BLOCKS, QUAD, UINT8_OFFSET, Layout, channel_block, filled_block, halo_of, to_memory
+from .layouts import (
+    PAIR,
+    PREFERRED_BLOCKS,
+    QUAD,
+    UINT8_OFFSET,
+    Layout,
+    brought_into_blocks,
+    channel_block,
+    filled_block,
+    halo_of,
+    to_memory,
+)
 from .narrow_requantise import adds_bias
 from .phases import joins_phases
 from .placement import Placement, held
@@ -264,12 +275,18 @@ class ConvolutionKernels:
 
 def may_fill(group: FusedGroup, placement: Placement, block: int) -> bool:
     """Whether a kernel can make channels that nobody uses, up to whole blocks: all that it reads beside the data of its
-    convolution has them, too."""
+    convolution has them, too, or is brought into such blocks."""
     anchor = group.anchor
     if anchor is None or anchor.shape[1] % block == 0:
         return True
     others = {arg for member in group.members if member is not anchor for arg in member.args} & set(group.inputs)
-    return all(placement.layout(held(value)).block == block for value in others if not isinstance(value, Constant))
+
+    def has_them(value: Expr) -> bool:
+        layout = placement.layout(held(value))
+        comes = layout.is_plain and value != anchor.args[0] and brought_into_blocks(value, group.root, Layout(block))
+        return comes or layout.block == block
+
+    return all(has_them(value) for value in others if not isinstance(value, Constant))
 
 
 def filled(value: Array, channels: int, wanted: int, axes: int | None = None) -> Array:

@@ -24,6 +24,9 @@ NO_HALO: Halo = ()
 BLOCKED_RANKS = (4, 5)
 """Axes of the tensors that may be blocked: images and volumes."""
 
+BLOCKED = ("float32", "int8", "bfloat16")
+"""Types of tensors that are brought into blocks for what is elementwise."""
+
 PREFERRED_BLOCKS = (16, 8, 4)
 MOST_UNUSED, MOST_UNUSED_OF_FEW = 8, 3
 """One unused channel for so many others is worth it, to fill a block; the second where they are less than one block."""
@@ -96,6 +99,13 @@ def channels_last(value: Expr) -> Layout:
     that nobody uses."""
     together = QUAD if value.dtype == "int8" else 1
     return Layout(-(-value.shape[1] // together) * together, signed=True)
+
+
+def brought_into_blocks(value: Expr, result: Expr, layout: Layout) -> bool:
+    """Whether a kernel whose ``result`` has this layout gets a value that is plain in such blocks, too: lanes that run
+    over channels would read it element by element."""
+    blocked = layout.block in PREFERRED_BLOCKS and not layout.signed
+    return blocked and value.shape == result.shape and value.dtype in BLOCKED
 
 
 def halo_of(pads: tuple[int, ...]) -> Halo:

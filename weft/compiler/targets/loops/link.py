@@ -43,7 +43,7 @@ from .joins import parts_of
 from .kernel_code import KERNEL, kernel_code
 from .kernels import Array, Kernel
 from .known_indices import known_elements
-from .layouts import NO_HALO, PLAIN, Layout
+from .layouts import NO_HALO, PLAIN, Layout, brought_into_blocks
 from .placement import KernelKind, Placement, place_groups
 from .plain import converting_kernel
 from .scans import OPERAND, scan_plan, with_loops
@@ -140,6 +140,9 @@ class _Linker:
             data = group.anchor.args[0]
             layouts[data] = self._covering(data, placement.data[group.root], placement)
         output = placement.layout(group.root)
+        for value, layout in layouts.items():
+            if layout.is_plain and brought_into_blocks(value, group.root, output):
+                layouts[value] = self._covering(value, Layout(output.block), placement)
         kind = placement.kernels[group.root]
         kernel, origin = self._revised(kind, group, layouts, output) or (kind.build(group, layouts, output, KERNEL), "")
         self._check_indices(group, placement)

@@ -15,11 +15,18 @@ from math import prod
 import numpy as np
 
 from ...graph.ir import Call, Constant, Expr
-from ...graph.registry import call
+from ...graph.registry import Anchor, call, operator_of
+
+WORTH_TURNING = 16
+"""Rows of one pixel that are worth becoming one row, at least: the result may have to be moved."""
 
 
 def as_plain_images(node: Call) -> Expr | None:
-    """One step from a convolution with constant weights to one that register tiles are made for."""
+    """One step from a convolution with constant weights to one that register tiles are made for; poolings between such
+    convolutions go along."""
+    along_rows = _along_rows(node)
+    if along_rows is not None:
+        return along_rows
     match node:
         case Call(op="nn.conv2d" | "nn.conv3d", args=(Call(op="pad") as padded, Constant())) if node.dtype == "float32":
             return _with_padding_of_its_own(node, padded)
@@ -37,6 +44,33 @@ def _with_padding_of_its_own(node: Call, padded: Call) -> Expr | None:
         return None
     total = tuple(have + more for have, more in zip(node.attr("pads"), before + after, strict=True))
     return call(str(node.op), padded.args[0], node.args[1], span=node.span, **{**node.attrs, "pads": total})
+
+
+def _along_rows(node: Call) -> Expr | None:
+    """conv(x, w) of images one pixel wide  ->  reshape(conv(reshape(x), w)) of images one row high, whose pixels make
+    tiles"""
+    entry = operator_of(node)
+    if entry is None or entry.anchor not in (Anchor.CONVOLUTION, Anchor.POOL) or len(node.shape) < 4:
+        return None
+    (x, *weights), axes = node.args, len(node.shape) - 2
+    window = weights[0].shape[2:] if weights else node.attr("kernel")
+    narrow = x.shape[-1] == window[-1] == node.shape[-1] == 1 and node.shape[-2] >= WORTH_TURNING
+    if not narrow or not all(isinstance(each, Constant) for each in weights):
+        return None
+    attrs = dict(node.attrs)
+    for name in {"kernel", "strides", "pads", "dilations"} & attrs.keys():
+        parts = [node.attr(name)[at : at + axes] for at in range(0, len(node.attr(name)), axes)]
+        attrs[name] = tuple(number for part in parts for number in (*part[:-2], part[-1], part[-2]))
+    turned = [_turned(arg) for arg in node.args]
+    return _turned(call(str(node.op), *turned, span=node.span, **attrs))
+
+
+def _turned(value: Expr) -> Expr:
+    """A value with its last two axes, of which one has one element, in the other order."""
+    shape = (*value.shape[:-2], value.shape[-1], value.shape[-2])
+    if isinstance(value, Constant):
+        return Constant(value.value.reshape(shape), value.name, value.span)
+    return call("reshape", value, shape=shape, span=value.span)
 
 
 @dataclass(frozen=True)
