@@ -96,6 +96,14 @@ MUTANTS = (
         "below += each.children", "below += ()", FLOATS,
     ),
     Mutant(
+        "picked-of-other-integers", "compiler/passes/legalise.py", "offset",
+        '- (node.dtype == "uint8") * 128', "- 0", ("tests/compiler/passes/test_picked.py",),
+    ),
+    Mutant(
+        "nothing-picked", "compiler/passes/legalise.py", "case forgotten",
+        "function = self._picked_of_integers(node, source)", "pass", ("tests/compiler/passes/test_picked.py",),
+    ),
+    Mutant(
         "table-of-what-the-host-makes", "compiler/passes/legalise.py", "check ignored",
         "case Call(args=(Call(op=str()), _)) as found:", "case Call(args=(_, _)) as found:", CORE_TABLES,
     ),

@@ -8,6 +8,7 @@ Unused expressions are never part of the result, so all three are built eagerly.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -37,6 +38,7 @@ from ..graph import (
 from ..graph.asked_rounding import asked_rounding
 from ..graph.evaluate import static_value
 from ..graph.host import host_call, renumber
+from ..graph.visit import respan
 from ..integers.describer import Describer
 from ..integers.form import IntegerForm, Integers, Refusal, concatenated
 from ..scope import Scope
@@ -197,6 +199,15 @@ class _Legaliser:
         return asked if asked in self.roundings else HALF_UP
 
     def _quantise(self, node: Call) -> Expr:
+        found = self._integers_of(node)
+        return (
+            self._quantise_on_host(node, self._float(node.args[0]), found.reason)
+            if isinstance(found, Refusal)
+            else found
+        )
+
+    def _integers_of(self, node: Call) -> Expr | Refusal:
+        """The int8 value of a quantise, made of integers; or why it is quantised in floating point."""
         source, scale, zero_point = node.args
         offset = 128 if node.dtype == "uint8" else 0
         described = self.described[id(source)]
@@ -234,6 +245,8 @@ class _Legaliser:
             self.floats[id(source)] = self._float_on_host(source, reason)
         if self.core and known and isinstance(described, Refusal):
             function = quantised_function(node, self.described, self.order, core_tables=self.core_tables)
+            if function is None:
+                function = self._picked_of_integers(node, source)
             if function is not None:
                 return function
             step, zero = float(static_value(scale)), int(static_value(zero_point)) - offset
@@ -245,7 +258,7 @@ class _Legaliser:
         if table is not None:
             self.tables.add(id(node))
             return table
-        return self._quantise_on_host(node, self._float(source), reason)
+        return Refusal(reason)
 
     def _on_core(self, node: Call, described: IntegerForm) -> Expr | None:
         """A function of one of the core's 8-bit values as a table of the core, where that is less work than what
@@ -265,6 +278,27 @@ class _Legaliser:
             case Call(args=(Call(op=str()), _)) as found:  # not of an input, nor of what a function of the host makes
                 return found
         return None
+
+    def _picked_of_integers(self, node: Call, source: Expr) -> Expr | None:
+        """Of a quantise behind an operator that picks elements (a move, the largest of a window): the operator on the
+        integers of what it picks from, where the core makes those. Quantising keeps the order of numbers, so it does
+        not matter which of the two comes first. None for others."""
+        if not isinstance(source, Call) or isinstance(source.op, Function) or source.dtype != "float32":
+            return None
+        entry = operator(source.op)
+        if entry.role is not Role.LARGEST and entry.family not in (Family.MOVE, Family.INDEX):
+            return None
+        if not source.args or any(not isinstance(arg, Constant) for arg in source.args[1:]):
+            return None
+        inner = call("quantise", source.args[0], *node.args[1:], span=Span(node.span.nodes), **node.attrs)
+        found = self._integers_of(inner)
+        if isinstance(found, Refusal):
+            return None
+        step, zero = float(static_value(node.args[1])), int(static_value(node.args[2])) - (node.dtype == "uint8") * 128
+        known = {id(source.args[0]): Integers(found, step, zero)}
+        form = replace(self.describer, described=known).describe(source)
+        same = isinstance(form, Integers) and (form.scale, form.zero_point) == (step, zero)
+        return respan(form.q, Span(form.q.span.merged(node.span).nodes, node.span.tensor)) if same else None
 
     def _quantise_parts(self, node: Call, source: Call, parts: tuple[Expr, ...]) -> Expr:
         """A concatenation of which the host makes a part: each part is quantised where it is made."""
