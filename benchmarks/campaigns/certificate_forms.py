@@ -244,7 +244,7 @@ def moved(draw: random.Random) -> Case:
     core = drawn_core(draw, TINY, TINY, TINY, *chains.SQUARE, PYNQ, *cores())
     x = variable(draw.randint(1, 2), 3, draw.randint(2, 9), draw.choice((3, 5, 8, 16, 24)))
     block = max(core.block_in, core.block_out)
-    body: Expr = layer(quantised(x), block * draw.randint(1, 3) - draw.choice((0, 0, 0, 0, 1, 3)))
+    body: Expr = layer(quantised(x), max(block * draw.randint(1, 3) - draw.choice((0, 0, 0, 0, 1, 3)), 1))
     below = _below(draw)
     names = []
     for _ in range(draw.randint(1, 3)):
