@@ -20,6 +20,19 @@ MUTANTS = (
         '"moved") if node in group.moved_rows else narrow', '"moved") if False else narrow', SMALL_MOVES,
     ),
     Mutant(
+        "rows-written-though-others-read-the-moves", "compiler/targets/loops/small_moves.py", "condition",
+        "(uses[value] > 1 or value in elsewhere)", "value in elsewhere", SMALL_MOVES,
+    ),
+    Mutant(
+        "loops-along-rows-around-rows", "compiler/targets/cpu/schedules.py", "wrong order",
+        "        schedule.reorder(*rows, *along)", "        pass", SMALL_MOVES,
+    ),
+    Mutant(
+        "axes-in-the-order-of-their-numbers", "compiler/targets/loops/one_transposition.py", "wrong order",
+        "sorted(groups, key=lambda group: place[group[0]])", "sorted(groups)",
+        ("tests/compiler/targets/loops/test_one_transposition.py",),
+    ),
+    Mutant(
         "moves-before-what-combines-more-than-rows", "compiler/targets/loops/small_moves.py", "condition",
         "bool(combining) and all(map(_along_rows", "bool(combining) and any(map(_along_rows", SMALL_MOVES,
     ),

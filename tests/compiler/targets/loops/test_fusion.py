@@ -254,14 +254,14 @@ def test_a_reduction_of_products_reads_a_part_where_it_lies() -> None:
 def test_no_kernel_takes_a_walk_of_the_whole_graph(row: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is looked at for each kernel does not grow with the graph: time is linear in its nodes."""
     visited: list[int] = []
-    ordered = fusion._ordered
+    ordered = fusion.ordered_members
 
     def counted(root: Call, members: Any) -> tuple[Call, ...]:
         found = ordered(root, members)
         visited.append(len(found))
         return found
 
-    monkeypatch.setattr(fusion, "_ordered", counted)
+    monkeypatch.setattr(fusion, "ordered_members", counted)
     walks = []
     monkeypatch.setattr(fusion, "topological_order", lambda root: walks.append(root) or topological_order(root))
     limits = FusionLimits(before_reductions=True, row_statistics=row)

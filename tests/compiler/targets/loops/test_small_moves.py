@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 import pytest
@@ -153,6 +155,66 @@ def test_rows_that_others_need_or_of_large_tensors_whose_elements_lie_apart_are_
     assert [each for each in kernels(softmax(widened), replace(LIMITS, moved_bytes=64)) if each != ("reshape",)] == [
         ("transpose", "reshape", "dequantise", "nn.softmax")
     ]
+
+
+def blocks_of(x: Expr) -> Call:
+    """Rows of 21 as an accelerator reads them: 32 channels, 16 of which lie together, before the pixels."""
+    filled = call("pad", x, pads=(0,) * (2 * len(x.shape) - 1) + (11,), value=0)
+    blocks = call("reshape", filled, shape=(3, 10, 2, 16))
+    return call("transpose", blocks, perm=(0, 2, 1, 3))
+
+
+def patches_of(x: Expr) -> Call:
+    """Rows of 160 of patches in another order, in blocks."""
+    blocks = call("reshape", x, shape=(2, 3, 10, 16))
+    return call("transpose", blocks, perm=(2, 1, 0, 3))
+
+
+@pytest.mark.parametrize("rows", [softmax, norm])
+@pytest.mark.parametrize(("moves", "behind"), [(scores, blocks_of), (merged, patches_of)])
+@pytest.mark.parametrize("moved_bytes", [64, 4096])
+def test_rows_are_written_through_moves_by_the_kernel_that_combines_them(
+    rows: Callable[[Expr], Expr], moves: Callable[[Expr], Expr], behind: Callable[[Expr], Call], moved_bytes: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A row at a time: all that it stores on the way is one row. Of any size; what is moved before is of some."""
+    x = Var("x", TensorType((3, 32, 10), "int8"))
+    scales = Constant(np.array(0.05, np.float32)), Constant(np.array(3, np.int8))
+    body = behind(call("quantise", rows(call("dequantise", moves(x), *scales)), *scales))
+    module = Module(Function((x,), body, Attrs({"name": "main", "outputs": ("out",)})))
+    given_ = {"x": np.random.default_rng(0).integers(-128, 128, x.type.shape).astype(np.int8)}
+    apart = weft.load(compiled(module)).run(given_)["out"]
+    limits = processor.fusion_limits
+    monkeypatch.setattr(processor, "fusion_limits", lambda core: replace(limits(core), moved_bytes=moved_bytes))
+    model = compiled(module)
+    assert len([layer for layer in model.layers if {"nn.softmax", "nn.sqrt"} & set(layer.operators)]) == 1
+    assert model.layers[-1].operators[-1] == "transpose"
+    assert len(model.layers) == 1 or moved_bytes < 4096
+    for step in model.steps:
+        assert isinstance(step, HostStep)
+        check_host_program(step.program)
+        text = next(kernel.text for kernel in step.program.kernels if "_init" in kernel.text)
+        sizes = [prod(map(int, size.split(","))) for size in re.findall(r"allocate\(\w+\[([\d, ]+)\]", text)]
+        assert set(sizes) <= {1, moves(x).shape[-1]}
+        assert ("moved" in text) == (moved_bytes == 4096)
+        blocks = re.search(r"in range\((2|10)\)", text)
+        assert blocks is None or text.index("_init") < blocks.start()
+    np.testing.assert_array_equal(weft.load(model).run(given_)["out"], apart)
+
+
+def test_rows_that_others_need_too_or_whose_elements_come_apart_are_moved_by_other_kernels() -> None:
+    rows = softmax(call("nn.abs", Var("x", TensorType((3, 10, 160), "float32"))))
+    blocks = call("transpose", call("reshape", rows, shape=(3, 10, 10, 16)), perm=(0, 2, 1, 3))
+    assert kernels(blocks)[-1] == ("nn.softmax", "reshape", "transpose")
+    for read in (rows, blocks.args[0]):
+        shared = kernels(Tuple((blocks, call("nn.abs", read))))
+        assert all("nn.softmax" not in members or "transpose" not in members for members in shared)
+    turned_around = call("transpose", rows, perm=(0, 2, 1))
+    assert kernels(turned_around)[-1] == ("transpose",)
+    columns = call("transpose", call("nn.softmax", rows.args[0], axis=1), perm=(1, 0, 2))
+    assert kernels(columns)[-1] == ("transpose",)
+    assert kernels(blocks, replace(LIMITS, moved_bytes=0))[-1] == ("transpose",)
+    assert "nn.softmax" not in kernels(blocks, replace(LIMITS, depth=2))[-1]
 
 
 def test_what_combines_other_axes_than_rows_keeps_moves_apart() -> None:

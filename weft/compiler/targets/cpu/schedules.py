@@ -71,8 +71,10 @@ def schedule_plain(schedule: te.Schedule) -> None:
     *stages, output = schedule.blocks()
     if transpose_squares(schedule, output, schedule.get_loops(output)):
         rows: set[str] = set()
+        around: list[Var] = []
     else:
-        rows = _move_into_rows(schedule)
+        around = _put_rows_outside(schedule)
+        rows = _move_into_rows(schedule, around)
         stages.append(output)
     for name in stages:
         block = find_block(schedule.func, name)[-1]
@@ -85,7 +87,7 @@ def schedule_plain(schedule: te.Schedule) -> None:
             for lanes in _with_whole_parts(schedule, name, own_loops(schedule, name))[-1:]:
                 schedule.vectorize(lanes)
         else:
-            _plain_loops(schedule, name, schedule.get_loops(name))
+            _plain_loops(schedule, name, schedule.get_loops(name), around if rows and name == output else ())
 
 
 def _single_loops_outside(schedule: te.Schedule) -> None:
@@ -98,26 +100,50 @@ def _single_loops_outside(schedule: te.Schedule) -> None:
             schedule.reorder(*single, *(loop for loop in kept if loop not in single))
 
 
-def _move_into_rows(schedule: te.Schedule) -> set[str]:
-    """Let the loop over rows of the result compute the stages before it, as far as each row needs elements of its own;
-    gives their names."""
+def _put_rows_outside(schedule: te.Schedule) -> list[Var]:
+    """Put loops of the result that run along rows of the stages before it, such as those over blocks of a row that lie
+    apart, inside of those that choose a row; gives the latter."""
+    loops, rows = schedule.get_loops(schedule.blocks()[-1]), _row_loops(schedule)
+    along = [loop for loop in loops if loop not in rows]
+    if [*rows, *along] != loops:
+        schedule.reorder(*rows, *along)
+    return rows
+
+
+def _row_loops(schedule: te.Schedule) -> list[Var]:
+    """The loops of the result that choose a row of the stages before it, and those of one iteration: all but those
+    along rows. All but the last where that is not known."""
     *stages, output = schedule.blocks()
-    loops = schedule.get_loops(output)
+    loops, block = schedule.get_loops(output), find_block(schedule.func, output)[-1]
+    made = {find_buffer(schedule.func, name): find_block(schedule.func, name)[-1] for name in stages}
+    choosing: set[Var] = set()
+    for node in walk_exprs(block.body.value) if isinstance(block, Block) and block.kind != "reduce" else ():
+        if isinstance(node, Load) and isinstance(stage := made.get(node.buffer), Block):
+            rows = node.indices if stage.kind == "reduce" else node.indices[:-1]
+            choosing.update(var for index in rows for var in free_vars(index))
+    found = [loop for loop in loops[:-1] if loop in choosing or extent_of(schedule, loop) == 1]
+    return found if choosing.intersection(found) else loops[:-1]
+
+
+def _move_into_rows(schedule: te.Schedule, loops: Sequence[Var]) -> set[str]:
+    """Let ``loops`` over rows of the result compute the stages before it, as far as each row needs elements of its own;
+    gives their names."""
+    *stages, _ = schedule.blocks()
     moved: set[str] = set()
-    if len(loops) < 2:
+    if not loops:
         return moved
-    count = prod(extent_of(schedule, loop) for loop in loops[:-1])
+    count = prod(extent_of(schedule, loop) for loop in loops)
     for name in reversed(stages):
         attempt, size = schedule.copy(), find_buffer(schedule.func, name).size
         try:
-            attempt.compute_at(name, loops[-2])
+            attempt.compute_at(name, loops[-1])
         except ScheduleError:
             break
         part, block = find_buffer(attempt.func, name), find_block(attempt.func, name)[-1]
         scalar = isinstance(block, Block) and block.kind == "reduce"
         if part.size * count != size or part.size > (1 if scalar else LONGEST_ROW):
             break
-        schedule.compute_at(name, loops[-2])
+        schedule.compute_at(name, loops[-1])
         moved.add(name)
     return moved
 
@@ -163,9 +189,10 @@ def _is_long_sum(schedule: te.Schedule, name: str) -> bool:
     return update is not None and update[0] == "add" and steps > LONGEST_SUM
 
 
-def _plain_loops(schedule: te.Schedule, name: str, loops: Sequence[Var]) -> None:
+def _plain_loops(schedule: te.Schedule, name: str, loops: Sequence[Var], rows: Sequence[Var]) -> None:
+    """``rows``: if any, the loops that compute other stages: threads share those alone."""
     loops = _with_whole_parts(schedule, name, loops)
-    for loop in loops[:-1]:
+    for loop in rows or loops[:-1]:
         schedule.parallel(loop)
     if loops:
         inner = loops[-1]

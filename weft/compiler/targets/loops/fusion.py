@@ -9,7 +9,7 @@ are written to memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -23,9 +23,10 @@ from ...tensor import ir as tir
 from ...tensor.view import Builder, NotLoweredError, View, element_type
 from .columns import columns_of
 from .fusion_limits import FusionLimits
+from .members import ordered_members, outside
 from .phases import joins_phases
 from .quantised_weights import is_weight_only
-from .small_moves import joined_by_moves, moved_rows, reduces_rows, starts
+from .small_moves import combines_rows, is_move, joined_by_moves, moved_rows, moves_behind_rows, reduces_rows, starts
 from .widening_reads import widened_by
 
 COST_OF_ROWS = 16
@@ -79,7 +80,7 @@ class FusedGroup:
     def behind(self, member: Call) -> FusedGroup:
         """The same with an operator in front, whose result it reads."""
         members = (member, *self.members)
-        return replace(self, members=members, inputs=_outside(members))
+        return replace(self, members=members, inputs=outside(members))
 
     def __str__(self) -> str:
         stops = "".join(f"\n    not joined: {reason}" for reason in self.boundaries)
@@ -141,7 +142,7 @@ def _kind(node: Call) -> Fusion:
 
 def _on_its_own(node: Call, reason: str) -> FusedGroup:
     """An operator that NumPy runs."""
-    inputs = _outside((node,))
+    inputs = outside((node,))
     stops = tuple(_boundary(value, f"NumPy runs {node.op}") for value in inputs if not isinstance(value, Var))
     return FusedGroup((node,), inputs, None, reason, stops)
 
@@ -203,8 +204,8 @@ class _Fuser:
         self._join_convolution()
         self._join_row_statistics()
         self._join_by_moves()
-        ordered = _ordered(self.root, self.times)
-        inputs = _outside(ordered)
+        ordered = ordered_members(self.root, self.times)
+        inputs = outside(ordered)
         stops = tuple(_boundary(value, self._reason(value)) for value in inputs if not isinstance(value, Var))
         return FusedGroup(ordered, inputs, self.anchor, "", stops, self.moved_rows)
 
@@ -228,7 +229,7 @@ class _Fuser:
         smallest = nbytes(value)
         while True:
             readers = [member for member in self.members if node in member.args]
-            if len(readers) != 1 or readers[0] == self.root or _outside((readers[0],)) != (node,):
+            if len(readers) != 1 or readers[0] == self.root or outside((readers[0],)) != (node,):
                 break
             node = readers[0]
             behind.append(node)
@@ -395,12 +396,25 @@ class _Fuser:
         if not self.limits.moved_bytes:
             return
         members = tuple(self.members)
-        if FusedGroup(members, _outside(members), self.anchor).is_alias:
+        if FusedGroup(members, outside(members), self.anchor).is_alias:
             return
         joined = joined_by_moves(self.members, self.uses, self.elsewhere, self.limits, self.why_not_compiled)
         self.moved_rows = moved_rows(members, joined)
         self.members += joined
         self.times |= dict.fromkeys(joined, 1)
+        self._join_rows_behind_moves()
+
+    def _join_rows_behind_moves(self) -> None:
+        """Let a kernel of rows write them where moves want them, if nothing else needs them as they are."""
+        if not all(map(is_move, self.members)):
+            return
+        chain, value = moves_behind_rows(self.root, self.uses, self.elsewhere, self.why_not_compiled)
+        made = self._before(chain[-1], value) if value is not None else None
+        if made is None or not combines_rows(made.members) or len(chain) + len(made.members) > self.limits.depth:
+            return
+        self.members = [*chain, *made.members]
+        self.times = dict.fromkeys(self.members, 1)
+        self.anchor, self.moved_rows = made.anchor, made.moved_rows
 
     def _join_casts(self) -> None:
         """Let a product, which copies operands of 16 bits, cast them as it does, if nothing else needs that. What it
@@ -460,7 +474,7 @@ class _Fuser:
         """How often each expression would stand in that of the result, or of a reduction: that is computed once."""
         times: dict[Expr, int] = {}
         within = {*self.times, *found}
-        for node in reversed(_ordered(self.root, within)):
+        for node in reversed(ordered_members(self.root, within)):
             if node in found:
                 users = [user for user in (*self.members, *found) if node in user.args]
                 repeats = sum(user.args.count(node) * (self.times | times).get(user, 1) for user in users)
@@ -530,7 +544,7 @@ class _Fuser:
             return f"the kernel has {self.anchor.op} already"
         if len(self.members) >= limits.depth:
             return f"the kernel has {len(self.members)} operators, the most for this target (depth)"
-        before, alone, together = (sum(map(nbytes, _outside(tuple(each)))) for each in (
+        before, alone, together = (sum(map(nbytes, outside(tuple(each)))) for each in (
             self.members, [arg], [*self.members, arg]
         ))  # fmt: skip
         if together > limits.input_bytes and together > max(before, alone):
@@ -569,27 +583,3 @@ def _stand_in(arg: Expr, number: int) -> View:
         raise NotLoweredError("a tensor without elements")
     tensor = te.placeholder(arg.shape, dtype, f"operand{number}")
     return View(arg.shape, dtype, lambda index: tensor[index])
-
-
-def _ordered(root: Call, members: Container[Expr]) -> tuple[Call, ...]:
-    """The members that ``root`` needs through members, producers before consumers. Others are not entered, however
-    large the graph behind them is: whatever uses a member of a kernel is one, too."""
-    order: dict[Call, None] = {}
-    seen: set[Expr] = set()
-    stack: list[tuple[Expr, bool]] = [(root, False)]
-    while stack:
-        node, is_done = stack.pop()
-        if not isinstance(node, Call):
-            continue
-        if is_done:
-            order[node] = None
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            stack.extend((child, False) for child in reversed(node.children) if child in members)
-    return tuple(order)
-
-
-def _outside(members: tuple[Call, ...]) -> tuple[Expr, ...]:
-    operands = dict.fromkeys(arg for member in members for arg in member.args)
-    return tuple(arg for arg in operands if arg not in members and not isinstance(arg, Constant))

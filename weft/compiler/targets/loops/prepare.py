@@ -21,6 +21,7 @@ from ...scope import Scope
 from .block_product import as_block_product
 from .computed_kernels import as_product_of_columns
 from .einsums import as_matrix_product
+from .one_transposition import one_transposition
 from .phases import with_phases_last
 from .quantised_weights import kept_weights
 from .quotients import as_product
@@ -30,7 +31,9 @@ from .tables import as_look_up
 from .whole_products import as_product_of_bytes
 from .widening import widened_where_used
 
-_moves_that_meet = rule_pass("moves-that-meet", MOVES, about="Moves of data behind each other become one, or none.")
+_moves_that_meet = rule_pass(
+    "moves-that-meet", (*MOVES, one_transposition), about="Moves of data behind each other become one, or none."
+)
 
 
 def loop_passes(*, dot_products: bool = False, weight_only: bool = False, rounded: int = 0) -> list[Pass]:

@@ -53,7 +53,7 @@ def joined_by_moves(
     have without moves. So do those of a kernel of rows, which moves a row before it reads it (`moved_rows`).
     """
     root = members[0]
-    rows = _combines_rows(members)
+    rows = combines_rows(members)
     if not rows and not all(map(_each_element_once, members)):
         return []
     if not _is_small(root, limits):
@@ -90,12 +90,12 @@ def joined_by_moves(
 def moved_rows(members: Collection[Call], joined: Collection[Call]) -> frozenset[Call]:
     """Of what `joined_by_moves` gave a kernel of rows, the moves whose results it stores, row by row: what combines
     rows reads elements again."""
-    if not _combines_rows(members):
+    if not combines_rows(members):
         return frozenset()
     return frozenset(move for move in joined if any(move in member.args for member in members))
 
 
-def _combines_rows(members: Collection[Call]) -> bool:
+def combines_rows(members: Collection[Call]) -> bool:
     """Whether a kernel combines elements along whole rows, and no others: a softmax, or what needs statistics."""
     combining = [member for member in members if not _each_element_once(member)]
     return bool(combining) and all(map(_along_rows, combining))
@@ -111,6 +111,39 @@ def reduces_rows(node: Call) -> bool:
     if entry is None or (entry.fusion, entry.anchor) != (Fusion.REDUCTION, Anchor.REDUCTION):
         return False
     return bool(node.attr("keepdims")) and tuple(node.attr("axes")) == (len(node.shape) - 1,)
+
+
+def moves_behind_rows(
+    root: Call, uses: Mapping[Expr, int], elsewhere: Collection[Expr], refuses: Refuses
+) -> tuple[list[Call], Call | None]:
+    """Moves one before the other, the last of which is ``root``, and what they move, where parts of its rows stay
+    together and nothing else needs it: a kernel of rows may write them to their places itself. None where it may not.
+    """
+    chain: list[Call] = []
+    value: Expr = root
+    while isinstance(value, Call) and is_move(value) and not refuses(value):
+        if value is not root and (uses[value] > 1 or value in elsewhere):
+            break
+        chain.append(value)
+        value = value.args[0]
+    alone = all(isinstance(arg, Constant) for move in chain for arg in move.args[1:])
+    if not isinstance(value, Call) or is_move(value) or not alone or len(root.shape) < 2:
+        return [], None
+    if max(value.tensor_type.size, root.tensor_type.size) > MOST_NUMBERS:
+        return [], None
+    places = np.arange(_FILLS, _FILLS + value.tensor_type.size, dtype=np.int32).reshape(value.shape)
+    try:
+        for move in reversed(chain):
+            known = [arg.value for arg in move.args[1:] if isinstance(arg, Constant)]
+            places = apply(move, [places, *known])
+    except (GraphError, ValueError, TypeError, OverflowError):
+        return [], None
+    together = _part_of_row(places, root.shape[-1]) >= SHORTEST_PART
+    return (chain, value) if together else ([], None)
+
+
+_FILLS = 1024
+"""Where the numbers of elements begin: what a move fills in is none of them."""
 
 
 def _joined_in_parts(
@@ -137,7 +170,7 @@ def _joined_in_parts(
             chain.append(value)
             value, places = value.args[0], moved[places]
             renames = np.array_equal(moved, np.arange(moved.size))  # which costs nothing as it is
-            if not renames and _part_of_row(places, root.shape[-1]) >= SHORTEST_PART:
+            if not renames and _part_of_row(places + _FILLS, root.shape[-1]) >= SHORTEST_PART:
                 joined = list(chain)
         if joined:
             return joined
@@ -159,8 +192,10 @@ def _moved(move: Call) -> Array | None:
 
 
 def _part_of_row(places: Array, row: int) -> int:
-    """So many neighbours of a row lie together wherever it is divided by as many."""
-    breaks = np.flatnonzero((np.diff(places.reshape(-1, row)) != 1).any(axis=0)) + 1
+    """So many neighbours of a row lie together wherever it is divided by as many, or are filled in."""
+    rows = places.reshape(-1, row)
+    apart = (np.diff(rows) != 1) & (rows[:, 1:] >= _FILLS) & (rows[:, :-1] >= _FILLS)
+    breaks = np.flatnonzero(apart.any(axis=0)) + 1
     return gcd(row, *breaks.tolist())
 
 
