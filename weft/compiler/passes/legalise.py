@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from ...roundings import HALF_UP, ROUNDINGS, TWO_ROUNDINGS
+from ...roundings import HALF_AWAY, HALF_UP, ROUNDINGS, TWO_ROUNDINGS
 from ..graph import (
     Anchor,
     Call,
@@ -219,7 +219,8 @@ class _Legaliser:
         elif scale.value.ndim:
             described = Refusal("activations with one scale a channel")
         known = scale.static and zero_point.static and not scale.shape
-        table = tabulated(node, self.integers, self.tables) if known and self.tables else None
+        by_table = known and self._rounding(node) not in (TWO_ROUNDINGS, HALF_AWAY)  # floats do not round so
+        table = tabulated(node, self.integers, self.tables) if by_table and self.tables else None
         if table is not None:  # the host makes a part of it anyway
             self.tables.add(id(node))
             return table

@@ -12,7 +12,7 @@ from weft.compiler.frontends.litert.kernels import REFERENCE
 
 from benchmarks.frontends.litert_suite import EVERYTHING, computed
 from benchmarks.zoo.litert_cases import Case
-from benchmarks.zoo.litert_models import interpreted
+from benchmarks.zoo.litert_models import ModelWriter, interpreted, options
 from benchmarks.zoo.litert_roundings import roundings
 from benchmarks.zoo.litert_sums import sums
 
@@ -63,3 +63,18 @@ def test_kernels_that_do_not_exist_and_files_that_are_none_are_refused() -> None
         weft.from_litert(CASES[0].model, kernels="fast")
     with pytest.raises(weft.WeftError, match="the model: no LiteRT file"):
         weft.from_litert(b"nothing of it")
+
+
+@pytest.mark.parametrize("scale", [0.011, 0.017, 0.023, 0.031])
+def test_a_product_of_a_byte_and_its_function_rounds_twice(scale: float) -> None:
+    """It is no table of real numbers, although all of it follows from one byte."""
+    net = ModelWriter()
+    x, y = net.tensor((1, 256), "int8", 0.05, -7), net.tensor((1, 256), "int8", scale, -100)
+    sigmoid = net.tensor((1, 256), "int8", 1 / 256, -128)
+    net.op("LOGISTIC", [x], [sigmoid])
+    net.op("MUL", [x, sigmoid], [y], options("MulOptions"))
+    model, arrays = net.finish([x], [y]), [np.arange(-128, 128, dtype=np.int8)[None]]
+    module = weft.load(weft.compile(weft.from_litert(model, kernels="reference"), target="cpu"))
+    (spec,) = module.model.inputs
+    (found,) = module.run({spec.name: arrays[0]}).values()
+    np.testing.assert_array_equal(found, interpreted(model, arrays, "reference")[0])
