@@ -298,8 +298,9 @@ class _Legaliser:
         step, zero = float(static_value(node.args[1])), int(static_value(node.args[2])) - (node.dtype == "uint8") * 128
         known = {id(source.args[0]): Integers(found, step, zero)}
         form = replace(self.describer, described=known).describe(source)
-        same = isinstance(form, Integers) and (form.scale, form.zero_point) == (step, zero)
-        return respan(form.q, Span(form.q.span.merged(node.span).nodes, node.span.tensor)) if same else None
+        if not isinstance(form, Integers) or (form.scale, form.zero_point) != (step, zero):
+            return None
+        return respan(form.q, Span(form.q.span.merged(node.span).nodes, node.span.tensor))
 
     def _quantise_parts(self, node: Call, source: Call, parts: tuple[Expr, ...]) -> Expr:
         """A concatenation of which the host makes a part: each part is quantised where it is made."""

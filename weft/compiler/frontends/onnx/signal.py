@@ -62,12 +62,15 @@ def _in_two_steps(
     made = _transform(node, by_columns(real), None if imaginary is None else by_columns(imaginary), rows, rows, inverse)
     turns = np.arange(columns)[:, None] * np.arange(rows) * ((2 if inverse else -2) * np.pi / length)
     cosine, sine = (node.like(wave(turns), real) for wave in (np.cos, np.sin))
-    turned = [
-        node.call("nn.subtract", *(node.call("nn.multiply", a, b) for a, b in zip(made, (cosine, sine), strict=True))),
-        node.call("nn.add", *(node.call("nn.multiply", a, b) for a, b in zip(made, (sine, cosine), strict=True))),
-    ]
+
+    def turned(operator: str, factors: tuple[Expr, Expr]) -> Expr:
+        products = [node.call("nn.multiply", part, factor) for part, factor in zip(made, factors, strict=True)]
+        return node.transpose(node.call(operator, *products), swapped)
+
     kept = -(-count // rows)
-    parts = _transform(node, *(node.transpose(part, swapped) for part in turned), columns, kept, inverse)
+    parts = _transform(
+        node, turned("nn.subtract", (cosine, sine)), turned("nn.add", (sine, cosine)), columns, kept, inverse
+    )
     whole = [node.reshape(node.transpose(part, swapped), (*front, kept * rows)) for part in parts]
     return [part if kept * rows == count else node.slice(part, last, 0, count) for part in whole]
 
