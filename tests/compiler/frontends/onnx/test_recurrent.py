@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
-from onnx import parser
+import weft
+from onnx import TensorProto, helper, numpy_helper, parser
+from onnxruntime.quantization import QuantType, quantize_dynamic
 from weft.compiler.frontends import ModelError, from_onnx
 from weft.compiler.frontends.onnx.recurrent import FUNCTIONS
 
@@ -49,3 +54,38 @@ def test_numbers_that_are_not_given_are_those_of_the_operator() -> None:
         inputs = {each.name: np.full(each.type.shape, 0.3, np.float32) for each in module.main.params}
         found.append(next(iter(operator_sweep.evaluate(module, inputs).values())))
     np.testing.assert_array_equal(*found)
+
+
+def dynamic_lstm(folder: Path, direction: str, kind: QuantType, per_channel: bool) -> tuple[bytes, bytes]:
+    """An LSTM in floats, and what onnxruntime's tool makes of it."""
+    generator = np.random.default_rng(0)
+    directions, hidden = 2 if direction == "bidirectional" else 1, 12
+    shapes = {"W": (directions, 4 * hidden, 10), "R": (directions, 4 * hidden, hidden), "B": (directions, 8 * hidden)}
+    weights = [numpy_helper.from_array((0.4 * generator.standard_normal(shape)).astype(np.float32), name)
+               for name, shape in shapes.items()]  # fmt: skip
+    node = helper.make_node("LSTM", ["x", *shapes], ["y", "h", "c"], hidden_size=hidden, direction=direction)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [7, 3, 10])
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in node.output]
+    graph = helper.make_graph([node], "g", [x], outputs, weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8), folder / "f.onnx")
+    quantize_dynamic(folder / "f.onnx", folder / "q.onnx", weight_type=kind, per_channel=per_channel)
+    return (folder / "f.onnx").read_bytes(), (folder / "q.onnx").read_bytes()
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("kind", [QuantType.QInt8, QuantType.QUInt8])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_an_lstm_with_weights_of_bytes_is_onnxruntimes(
+    direction: str, kind: QuantType, per_channel: bool, tmp_path: Path
+) -> None:
+    floats, dynamic = dynamic_lstm(tmp_path, direction, kind, per_channel)
+    assert [node.op_type for node in onnx.load_from_string(dynamic).graph.node] == ["DynamicQuantizeLSTM"]
+    x = np.random.default_rng(1).standard_normal((7, 3, 10)).astype(np.float32)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # of several, each quantises its part of the batch by itself
+    wanted, exact = (onnxruntime.InferenceSession(file, options).run(None, {"x": x}) for file in (dynamic, floats))
+    found = weft.load(weft.compile(dynamic, target="cpu")).run({"x": x})
+    for array, right, real in zip(found.values(), wanted, exact, strict=True):
+        off, error = np.abs(array - right), np.abs(right - real)
+        assert np.median(off) < 1e-6, "a state may lie between two steps, and take the other one"
+        assert off.max() < error.max() / 2

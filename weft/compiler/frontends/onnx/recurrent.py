@@ -13,6 +13,7 @@ from .activation import Formula, elu, hard_sigmoid, leaky_relu, softplus
 from .index import reversed_steps
 from .loop import looped
 from .node import CONVERTERS, Converted, Converter, Node
+from .quantised import dynamically, product_of_integers, raw
 
 Step = Callable[["_Cell", Expr, tuple[Expr, ...]], tuple[Expr, ...]]
 """From a step's input times the weights of all gates (N, gates * hidden), and the states, to the next states."""
@@ -29,6 +30,9 @@ class _Cell:
     peephole: Expr | None  # (3 * hidden,)
     hidden: int
     functions: tuple[Callable[[Expr], Expr], ...]
+    bytes_of: Callable[[Expr, int, int, int], Expr] | None = None
+    """Where weights are bytes, rows of an operand times those of gates: of the operand, which of the two weights is
+    meant (0 or 1), the first gate, how many."""
 
     def call(self, op: str, *args: Expr) -> Expr:
         return self.node.call(f"nn.{op}", *args)
@@ -52,17 +56,22 @@ class _Cell:
 
     def fresh(self, x: Expr) -> Expr:
         """The inputs of all steps (T, N, inputs) times the weights of all gates, with their bias."""
-        rows = self.call("dense", self.node.reshape(x, (x.shape[0] * x.shape[1], x.shape[2])), self.weights)
+        rows = self._product(self.node.reshape(x, (x.shape[0] * x.shape[1], x.shape[2])), 0, 0, self.gates)
         if self.bias is not None:
             rows = self.call("add", rows, self.gate(self.bias, 0, self.gates))
         return self.node.reshape(rows, (*x.shape[:2], self.gates * self.hidden))
 
     def recurrent(self, h: Expr, first: int, count: int) -> Expr:
         """A state times the recurrence weights of some gates, with their bias."""
-        result = self.call("dense", h, self.gate(self.recurrence, first, count))
+        result = self._product(h, 1, first, count)
         return (
             result if self.bias is None else self.call("add", result, self.gate(self.bias, self.gates + first, count))
         )
+
+    def _product(self, x: Expr, which: int, first: int, count: int) -> Expr:
+        if self.bytes_of is not None:
+            return self.bytes_of(x, which, first, count)
+        return self.call("dense", x, self.gate((self.weights, self.recurrence)[which], first, count))
 
     def part(self, x: Expr, gate: int) -> Expr:
         """The columns of one gate."""
@@ -166,7 +175,7 @@ def _recurrent(step: Step, states: int, default: tuple[str, ...]) -> Converter:
         if batch_first:
             x = node.transpose(x, (1, 0, 2))
         batch = x.shape[1]
-        hidden = node.integer("hidden_size", node.input(2).shape[-1])
+        hidden = node.integer("hidden_size", node.input(2).shape[1 if node.op.endswith(DYNAMIC) else -1])
         direction = node.string("direction", "forward")
         count = 2 if direction == "bidirectional" else 1
         lengths = node.optional(4)
@@ -201,7 +210,36 @@ def _cell(node: Node, number: int, hidden: int, default: tuple[str, ...]) -> _Ce
     if weights is None or recurrence is None:
         raise node.error("needs weights and recurrence weights")
     functions = _functions(node, number, len(default), default)
-    return _Cell(node, weights, recurrence, of_direction(3), of_direction(7), hidden, functions)
+    bytes_of = None
+    if node.op.endswith(DYNAMIC):  # columns are gates there
+        weights, recurrence = (node.call("transpose", each, perm=(1, 0)) for each in (weights, recurrence))
+        quantisers = [(of_direction(8 + 2 * which), of_direction(9 + 2 * which)) for which in range(2)]
+        bytes_of = _products_of_bytes(node, (weights, recurrence), quantisers, hidden)
+    return _Cell(node, weights, recurrence, of_direction(3), of_direction(7), hidden, functions, bytes_of)
+
+
+def _products_of_bytes(
+    node: Node, weights: tuple[Expr, Expr], quantisers: list[tuple[Expr | None, Expr | None]], hidden: int
+) -> Callable[[Expr, int, int, int], Expr]:
+    """Products of rows, quantised over their own range, with weights of bytes (gates * hidden, ...)."""
+
+    def product(x: Expr, which: int, first: int, count: int) -> Expr:
+        scale, zeros = quantisers[which]
+        if scale is None:
+            raise node.error("needs the scales of its weights")
+        rows = slice(first * hidden, (first + count) * hidden)
+
+        def of_gates(values: Expr) -> Expr:
+            return values if math.prod(values.shape) == 1 else node.slice(values, 0, rows.start, rows.stop - rows.start)
+
+        q, own, zero = dynamically(node, x)
+        a = raw(node, q, zero, 1)
+        b = raw(node, of_gates(weights[which]), None if zeros is None else of_gates(zeros), 0)
+        total = product_of_integers(node, a, b, x.shape[1], (1,), lambda x, w: node.call("nn.dense", x, w))
+        factor = node.call("nn.multiply", own, node.reshape(of_gates(scale), (math.prod(of_gates(scale).shape),)))
+        return node.call("nn.multiply", node.cast(total, "float32"), factor)
+
+    return product
 
 
 def _initial(node: Node, index: int, number: int, batch: int, hidden: int, batch_first: bool) -> Expr:
@@ -239,6 +277,10 @@ def _stack(node: Node, values: list[Expr], axis: int) -> Expr:
     return lifted[0] if len(lifted) == 1 else node.call("concat", *lifted, axis=axis)
 
 
+DYNAMIC = "DynamicQuantizeLSTM"
+"""Weights of bytes, whose other operands are quantised in each run: onnxruntime's own, as its tools write it."""
+
 CONVERTERS["RNN"] = _recurrent(_vanilla, 1, ("Tanh",))
 CONVERTERS["GRU"] = _recurrent(_gru, 1, ("Sigmoid", "Tanh"))
 CONVERTERS["LSTM"] = _recurrent(_lstm, 2, ("Sigmoid", "Tanh", "Tanh"))
+CONVERTERS[DYNAMIC] = _recurrent(_lstm, 2, ("Sigmoid", "Tanh", "Tanh"))
