@@ -67,7 +67,14 @@ def main() -> None:
         meant = f"did you mean {near[0]}? " if near else ""
         sys.exit(f"error: there is no measurement {name!r}: {meant}python -m benchmarks lists them")
     del sys.argv[1]
-    runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(f"benchmarks.{name}", run_name="__main__", alter_sys=True)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in ("benchmarks", "weft", "examples"):
+            raise
+        file = f"benchmarks/{name.replace('.', '/')}.py"
+        sys.exit(f"error: {name} needs {error.name}, which is not installed: pip install -e '.[bench,demo]', "
+                 f"or as the first lines of {file} say")  # fmt: skip
 
 
 if __name__ == "__main__":

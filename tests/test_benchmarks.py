@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import SUBJECTS, measurements
+from benchmarks.__main__ import SUBJECTS, main, measurements
 
 ROOT = Path(__file__).parents[1]
 NAMED = re.compile(r"benchmarks/[\w/]+\.\w+")
@@ -54,6 +55,23 @@ def test_an_unknown_name_is_answered(word: str, answer: str) -> None:
     assert done.returncode == 1
     assert answer in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("missing", ["openvino", "weft.nothing"])
+def test_a_peer_that_is_not_installed_is_named(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
+
+    monkeypatch.setattr(runpy, "run_module", run)
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "cpu.peers"])
+    if missing == "openvino":
+        with pytest.raises(
+            SystemExit, match=r"cpu.peers needs openvino, .*: pip install .* benchmarks/cpu/peers.py say"
+        ):
+            main()
+    else:  # a mistake of this repository
+        with pytest.raises(ModuleNotFoundError):
+            main()
 
 
 def test_a_measurement_runs_by_its_short_name() -> None:
