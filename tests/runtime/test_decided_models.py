@@ -138,3 +138,17 @@ def test_the_command_runs_it(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         np.testing.assert_allclose(found["y"], values["x"].sum(-1, keepdims=True), rtol=1e-6)
     app(["run", str(path), "--target", "cpu"], standalone_mode=False)  # with random inputs
     assert "ms a run" in capsys.readouterr().out
+
+
+def test_what_floats_of_a_run_decide_may_follow() -> None:
+    """Where the course is known, the rest is cut as any model is."""
+    text = RATES.replace("float[1] louder) {", "float[1] louder, int64[A, C] where) {")
+    text = text.replace("    louder =", "    where = NonZero (y)\n    louder =").replace("SIZES", "float[2, 5]")
+    model = onnx.parser.parse_model(HEAD + text)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([-1]), "last"))
+    module = weft.load(weft.compile(model, target="cpu"))
+    for rate in (16000, 8000):
+        values = inputs(rate)
+        values["x"][0] = 0
+        for name, wanted in expected(model, values).items():
+            np.testing.assert_allclose(module.run(values)[name], wanted, rtol=1e-6)

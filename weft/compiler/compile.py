@@ -191,7 +191,9 @@ def _open_model(
         while True:
             left = {name: shape for name, shape in sized.items() if name not in built_in}
             try:
-                return compile_at(source.with_values(built_in) if isinstance(source, Decidable) else source, left)
+                return compile_at(
+                    source.with_values(built_in) if built_in and isinstance(source, Decidable) else source, left
+                )
             except NeedsValueError as error:
                 needed = [each.name for each in error.inputs if each.name in values and each.name not in built_in]
                 if not needed or not _can_be_built_in(source, error):

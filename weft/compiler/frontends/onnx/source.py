@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnx
+from onnx import numpy_helper
 
 from ...graph import Array, Module
 from ...graph.symbolic import SymbolicInput, SymbolicTypes
@@ -20,27 +21,29 @@ class OnnxSource:
     """A model given as a path, as the bytes of a file, or as a protobuf. ``largest_results``: as `from_onnx` has it.
     Raises ModelError if it cannot be read."""
 
-    def __init__(
-        self, model: str | Path | bytes | onnx.ModelProto, *, largest_results: bool = True,
-        values: Mapping[str, Array] | None = None,
-    ) -> None:  # fmt: skip
-        self._largest_results, self._values = largest_results, dict(values or {})
+    def __init__(self, model: str | Path | bytes | onnx.ModelProto, *, largest_results: bool = True) -> None:
+        self._largest_results = largest_results
         self.name = Path(model).stem if isinstance(model, (str, Path)) else "model"
         self._model = load_model(model)
         self.output_names = tuple(value.name for value in self._model.graph.output)
 
     def inputs(self, shapes: Mapping[str, Sequence[int]]) -> tuple[SymbolicInput, ...]:
-        return tuple(each for each in symbolic_inputs(self._model, shapes) if each.name not in self._values)
+        return symbolic_inputs(self._model, shapes)
 
     def module(self, shapes: Mapping[str, Sequence[int]], *, require_quantised: bool) -> Module:
         return from_onnx(
-            self._model, shapes, values=self._values, require_quantised=require_quantised,
-            largest_results=self._largest_results,
-        )  # fmt: skip
+            self._model, shapes, require_quantised=require_quantised, largest_results=self._largest_results
+        )
 
     def with_values(self, values: Mapping[str, Array]) -> OnnxSource:
         """The model with these values of inputs, which it then has no more."""
-        made = OnnxSource(self._model, largest_results=self._largest_results, values={**self._values, **values})
+        model = onnx.ModelProto()
+        model.CopyFrom(self._model)
+        for tensors in (model.graph.input, model.graph.initializer):
+            for place in reversed([place for place, each in enumerate(tensors) if each.name in values]):
+                del tensors[place]
+        model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in values.items())
+        made = OnnxSource(model, largest_results=self._largest_results)
         made.name = self.name
         return made
 
