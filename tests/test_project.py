@@ -358,7 +358,7 @@ ASKED_BY_NAME = {
     "loops/fusion": 5,
     "loops/joins": 1,
     "loops/narrow_requantise": 2,
-    "loops/one_transposition": 6,
+    "loops/one_transposition": 5,
     "loops/phases": 7,
     "loops/placement": 3,
     "loops/prepare": 1,

@@ -20,11 +20,12 @@ def one_transposition(node: Call) -> Expr | None:
         return None
     chain: list[Call] = [node]
     value = node.args[0]
-    while isinstance(value, Call) and value.op in ("transpose", "reshape"):
+    while isinstance(value, Call) and value.op == "reshape":
         chain.append(value)
         value = value.args[0]
-        if chain[-1].op == "transpose":
-            break
+    if isinstance(value, Call) and value.op == "transpose":
+        chain.append(value)
+        value = value.args[0]
     if len(chain) == 1 or chain[-1].op != "transpose" or not node.tensor_type.size:
         return None
     axes = _moved_axes(value.shape, chain[::-1])
