@@ -34,6 +34,7 @@ import weft
 from weft.compiler.frontends import read
 
 from benchmarks.common import Record, print_table, processor, write_json
+from examples.precise import fastest_session
 
 FOLDER = Path(__file__).parents[2] / "build" / "published"
 TOLERANCE = 2e-4
@@ -159,7 +160,7 @@ def peer_of(path: Path, values: Mapping[str, Any]) -> tuple[Callable[[], Any], l
     if path.suffix == ".onnx":
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = 1, 3
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session = fastest_session(path, options)
         return lambda: session.run(None, dict(values)), session.run(None, dict(values))
     from ai_edge_litert.interpreter import Interpreter
 

@@ -97,7 +97,7 @@ def test_sizes_of_inputs() -> None:
                            r"hint: only N and W can be chosen$"),
         ({"x": (2, 3, 5), "y": (4, 4)}, r"^input 'y': dimension 0 \('N'\) is 4, but 2 in input 'x'; "
                                         r"hint: give both the same N$"),
-        ({"x": (-1, 3, 5)}, r"^input 'x': dimension 0 \('N'\) is -1, but must be 0 or more$"),
+        ({"x": (-2, 3, 5)}, r"^input 'x': dimension 0 \('N'\) is -2, but must be 0 or more$"),
     ],
 )  # fmt: skip
 def test_shapes_that_do_not_fit(shapes: dict[str, tuple[int, ...]], message: str) -> None:

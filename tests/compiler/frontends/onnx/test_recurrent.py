@@ -15,6 +15,7 @@ from weft.compiler.frontends import ModelError, from_onnx
 from weft.compiler.frontends.onnx.recurrent import FUNCTIONS
 
 from benchmarks.frontends import operator_sweep, sweep_recurrent
+from examples.precise import precise_session
 
 
 def test_every_function_gives_what_its_formula_gives() -> None:
@@ -83,7 +84,7 @@ def test_an_lstm_with_weights_of_bytes_is_onnxruntimes(
     x = np.random.default_rng(1).standard_normal((7, 3, 10)).astype(np.float32)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # of several, each quantises its part of the batch by itself
-    wanted, exact = (onnxruntime.InferenceSession(file, options).run(None, {"x": x}) for file in (dynamic, floats))
+    wanted, exact = (precise_session(file, options).run(None, {"x": x}) for file in (dynamic, floats))
     found = weft.load(weft.compile(dynamic, target="cpu")).run({"x": x})
     for array, right, real in zip(found.values(), wanted, exact, strict=True):
         off, error = np.abs(array - right), np.abs(right - real)
