@@ -182,6 +182,22 @@ def test_so_does_it_with_several_fields_at_their_ends(data: st.DataObject) -> No
     assert passes(config, binary) == runs(config, binary)
 
 
+@pytest.mark.parametrize("beyond", [0, 1])
+@pytest.mark.parametrize("extent", ["rows", "columns"])
+@pytest.mark.parametrize("kind", ["load", "store"])
+def test_a_transfer_of_nothing_begins_in_its_memory_too(kind: str, extent: str, beyond: int) -> None:
+    """The core looks at where a transfer ends before it looks at how much it is."""
+    config = CORES["small"]  # whose indices reach further than its memories
+    depth = config.out_depth if kind == "store" else config.inp_depth
+    index = depth + beyond
+    if kind == "store":
+        empty: Load | Store = Store(index=index, offset=0, rows=1, columns=1, stride=1)
+    else:
+        empty = Load(scratchpad=Scratchpad.INP, index=index, offset=0, rows=1, columns=1, stride=1)
+    binary = assemble(config, [replace(empty, **{extent: 0}), Finish()])
+    assert passes(config, binary) == runs(config, binary) == (not beyond)
+
+
 @pytest.mark.parametrize("op", [VectorOp.ADD, VectorOp.REQUANTISE])
 @pytest.mark.parametrize("b", [-4, -1])
 def test_a_negative_index_is_refused_by_its_number(op: VectorOp, b: int) -> None:

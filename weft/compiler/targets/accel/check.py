@@ -205,13 +205,20 @@ class _Checker:
                 self.load(number, instruction)
             case Store():
                 count = instruction.rows * instruction.columns
-                self.touch(number, Memory.OUT, instruction.index, ((count, 1),), write=False)
+                self.entries(number, Memory.OUT, instruction.index, count, write=False)
                 self.dram(number, instruction, self.config.out_bytes, write=True)
 
     def load(self, number: int, load: Load) -> None:
         count = entries_of(self.config, load)
-        self.touch(number, load.scratchpad.memory, load.index, ((count, 1),), write=True)
+        self.entries(number, load.scratchpad.memory, load.index, count, write=True)
         self.dram(number, load, bytes_each(self.config, load), write=False)
+
+    def entries(self, number: int, name: Memory, index: int, count: int, *, write: bool) -> None:
+        """Check the entries of a transfer. One of none ends where it begins, and that has to be in the memory, too."""
+        size = self.memories[name].size
+        if index > size:
+            raise ProgramError(f"{self.describe(number)} reaches unit {index} of {name!r}, which has {size}")
+        self.touch(number, name, index, ((count, 1),), write=write)
 
     def dram(self, number: int, transfer: Load | Store, entry_bytes: int, *, write: bool) -> None:
         if not transfer.rows or not transfer.columns:

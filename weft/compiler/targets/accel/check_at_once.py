@@ -222,11 +222,13 @@ def _transferred(
         counts = rows * (fields["pad_left"] + fields["columns"] + fields["pad_right"]) * each
         for scratchpad in Scratchpad:
             own = np.flatnonzero(fields["scratchpad"] == scratchpad)
-            found.append(_consecutive(scratchpad.memory, loads.numbers[own], fields["index"][own], counts[own], True))
+            found.append(
+                _consecutive(config, scratchpad.memory, loads.numbers[own], fields["index"][own], counts[own], True)
+            )
         found.append(_in_dram(config, loads, size, window_bytes, areas, write=False))
     if stores := kinds.get(Opcode.STORE):
         counts = stores.fields["rows"] * stores.fields["columns"]
-        found.append(_consecutive(Memory.OUT, stores.numbers, stores.fields["index"], counts, False))
+        found.append(_consecutive(config, Memory.OUT, stores.numbers, stores.fields["index"], counts, False))
         size = np.full(len(stores.numbers), config.out_bytes)
         found.append(_in_dram(config, stores, size, window_bytes, areas, write=True))
     return found
@@ -244,7 +246,12 @@ def of_each_load(config: CoreConfig, loads: Columns, count: Callable[[CoreConfig
     return np.array([count(config, load) for load in examples], np.int64)[which.reshape(-1)]
 
 
-def _consecutive(memory: Memory, numbers: Ints, firsts: Ints, counts: Ints, write: bool) -> _Touched:
+def _consecutive(
+    config: CoreConfig, memory: Memory, numbers: Ints, firsts: Ints, counts: Ints, write: bool
+) -> _Touched:
+    """Entries of transfers. Those of none have to begin in the memory, too."""
+    if (firsts > config.depth(memory)).any():
+        raise _DoubtError
     some = np.flatnonzero(counts)
     distinct, which = np.unique(counts[some], return_inverse=True)
     return _Touched(memory, numbers[some], firsts[some], [((count, 1),) for count in distinct.tolist()], which, write)
