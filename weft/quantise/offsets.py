@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..compiler.graph import (
-    Anchor,
     Array,
     Call,
     Constant,
@@ -23,8 +22,8 @@ from ..compiler.graph import (
 )
 from ..compiler.graph.registry import apply
 from ..compiler.graph.visit import with_children
+from .plan import PRODUCTS
 
-PRODUCTS = (Anchor.CONVOLUTION, Anchor.PRODUCT)
 SUMS = (Role.ADD, Role.SUBTRACT)
 
 
