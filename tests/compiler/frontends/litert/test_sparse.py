@@ -111,6 +111,8 @@ def damaged(change: str) -> bytes:
         columns.arrayIndices.values[0] = 6
     elif change == "negative":
         columns.arrayIndices.values[0] = -1
+    elif change == "begin":
+        columns.arraySegments.values[0] = 1
     elif change == "segments":
         columns.arraySegments.values[1] = 1 << 30
     elif change == "stored":
@@ -124,7 +126,9 @@ def damaged(change: str) -> bytes:
     return product(values, description, data)
 
 
-@pytest.mark.parametrize("change", ["order", "index", "negative", "segments", "stored", "dense", "fewer", "blocks"])
+@pytest.mark.parametrize(
+    "change", ["order", "index", "negative", "begin", "segments", "stored", "dense", "fewer", "blocks"]
+)
 def test_a_description_that_does_not_fit_is_refused(change: str) -> None:
     with pytest.raises(ModelError, match=r"sparse tensor 'w': .*; hint: is the file damaged"):
         weft.compile(damaged(change), target="cpu")
