@@ -277,6 +277,20 @@ def test_caches_that_grow_and_their_mask(dtype: str) -> None:
         session.rewind()
 
 
+def test_a_cache_with_values_behind_and_at_their_place_is_refused() -> None:
+    """Which of them are the run's cannot be known; the session goes on as if it had not run."""
+    tokens, places = Var("input_ids", TensorType((1, 1), "int64")), Var("position_ids", TensorType((1,), "int64"))
+    past = Var("past_key_values.0.key", TensorType((1, 4, 8), "float32"))
+    first = call("reshape", call("nn.equal", Constant(np.arange(4)), places), shape=(1, 4, 1))
+    filled = call("nn.where", first, Constant(np.ones((1, 4, 8), np.float32)), past)
+    present = call("concat", filled, embedded(tokens, 8), axis=1)
+    logits = call("nn.reduce_sum", present, axes=(1,), keepdims=False)
+    session = module_of([tokens, places, past], {"logits": logits, "present.0.key": present}).session()
+    with pytest.raises(SessionError, match=r"'present.0.key' has values behind the 4 .* at position 0, which"):
+        session.step(3)
+    assert session.position == 0
+
+
 @pytest.mark.parametrize(
     ("inputs", "outputs", "options", "message"),
     [

@@ -16,7 +16,7 @@ from ..compiler.model import CompiledModel, HostStep
 from ..content import content_digest
 from .errors import SessionError
 from .residents import Kept
-from .session_roles import RoleNames, Roles, roles_of
+from .session_roles import RoleNames, Roles, State, roles_of
 
 if TYPE_CHECKING:
     from .module import LoadedModule
@@ -89,7 +89,7 @@ class Session:
             taken = 0
             scores: Array = np.empty(0)
             while taken < len(row):
-                runner = self._runner(len(row) - taken)
+                runner = self._runner(len(row) - taken, position + taken)
                 piece = row[taken : taken + runner.roles.length]
                 scores, states, spent = runner.run(piece, position + taken, states, self._content)
                 cycles.add(spent)
@@ -154,12 +154,13 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _runner(self, left: int) -> _Runner:
+    def _runner(self, left: int, position: int) -> _Runner:
         """What takes the next piece: the wide model wherever it fits or saves runs."""
         wide = self._prefill
-        if wide is None or left == 1 or (left < wide.roles.length and not wide.takes_less):
+        if wide is None or left == 1:
             return self._step
-        return wide
+        fits = left >= wide.roles.length or (wide.takes_less and wide.may_pad(position))
+        return wide if fits else self._step
 
     def _tokens(self, tokens: Iterable[int] | Array) -> list[int]:
         given: Array = np.empty(0)
@@ -207,6 +208,12 @@ class _Runner:
         roles = self.roles
         return roles.rows == roles.length and all(state.axis is not None for state in roles.states)
 
+    def may_pad(self, position: int) -> bool:
+        """Whether what pads a piece has places that the model knows: it may count them by its mask, which says nothing
+        of places behind the last one."""
+        roles = self.roles
+        return roles.mask is None or roles.positions is None or position + roles.length <= roles.positions
+
     @property
     def identity(self) -> str:
         """Of the compiled model: its states' types and all its constants."""
@@ -228,6 +235,9 @@ class _Runner:
         """
         roles = self.roles
         axes = {state.input.name: state.axis for state in roles.states if state.axis is not None}
+        for state in roles.states:
+            if state.axis is not None and state.first:
+                _rows(states[state.input.name], state.axis, position, len(piece))[...] = 0
         kept = Kept(content, position, axes)
         made, cycles = self.module.run_counted(self._inputs(piece, position) | states, kept)
         after = dict(states)
@@ -236,9 +246,8 @@ class _Runner:
             if state.axis is None:
                 after[state.input.name] = new
                 continue
-            lead = (slice(None),) * state.axis
-            rows = new[(*lead, slice(state.first, state.first + len(piece)))]
-            states[state.input.name][(*lead, slice(position, position + len(piece)))] = rows
+            rows = _new_rows(state, state.axis, new, position, len(piece))
+            _rows(states[state.input.name], state.axis, position, len(piece))[...] = rows
         rows = made[roles.scores.name].reshape(roles.rows, -1)
         return rows[min(len(piece), roles.rows) - 1].copy(), after, cycles
 
@@ -259,11 +268,35 @@ class _Runner:
             seen = np.zeros(int(np.prod(roles.mask.shape)), numpy_dtype(roles.mask.dtype))
             if roles.positions is not None and len(seen) > roles.positions:
                 seen[:position] = 1
-                seen[roles.positions : roles.positions + len(piece)] = 1
+                seen[roles.positions :] = 1  # what pads the piece comes behind all its tokens, which do not look there
             else:
                 seen[: position + len(piece)] = 1
             given[roles.mask.name] = seen.reshape(roles.mask.shape)
         return given
+
+
+def _rows(array: Array, axis: int, first: int, count: int) -> Array:
+    """A view of rows along an axis."""
+    return array[(*(slice(None),) * axis, slice(first, first + count))]
+
+
+def _new_rows(state: State, axis: int, output: Array, position: int, count: int) -> Array:
+    """The rows of a run's tokens in an output. One that has all positions has them behind those of the input, or at
+    their place among them, as ``GroupQueryAttention`` writes them; where they are not, the zeros are that were there.
+
+    Raises `SessionError` where the output has something in both.
+    """
+    behind = _rows(output, axis, state.first, count)
+    there = _rows(output, axis, position, count) if state.first else behind
+    if state.first and there.any():
+        if behind.any():
+            raise SessionError(
+                f"output {state.output.name!r} has values behind the {state.first} positions of "
+                f"{state.input.name!r}, and others at position {position}, which was empty: which are new is not known",
+                hint="a cache's output is the input with new positions at their place, or behind all of it",
+            )
+        return there
+    return behind
 
 
 def _identity(model: CompiledModel) -> str:
