@@ -30,7 +30,10 @@ settings.register_profile(
 )
 
 
-KEPT = ("test_kept_models", "test_kept_kernels", "test_hits", "test_on_demand", "test_no_cache", "test_litert_kernels")
+KEPT = (
+    "test_kept_models", "test_kept_kernels", "test_hits", "test_on_demand", "test_no_cache", "test_litert_kernels",
+    "test_signatures",
+)  # fmt: skip
 """Modules whose tests are about compiled models and kernels that are kept, in folders of their own."""
 
 

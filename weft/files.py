@@ -1,4 +1,4 @@
-"""Files: written so that nobody ever sees half of one, and archives told apart."""
+"""Files: written so that nobody ever sees half of one, archives told apart, and what is chosen of a model's file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import secrets
 import zipfile
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -50,3 +51,21 @@ def is_exported_program(path: str | Path) -> bool:
             return bool(marks) and archive.read(marks[0]).strip() == b"pt2"
     except (OSError, zipfile.BadZipFile, ValueError, RuntimeError):
         return False
+
+
+@dataclass(frozen=True)
+class LitertFile:
+    """A file of LiteRT, and what is chosen of it, as `weft.from_litert` takes it; None is the usual. A file of another
+    format is refused where it is read."""
+
+    path: Path
+    kernels: str | None = None
+    signature: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def choices(self) -> tuple[str | None, str | None]:
+        """What a model follows from beside the file's bytes."""
+        return self.kernels, self.signature

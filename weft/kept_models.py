@@ -25,6 +25,7 @@ from .compiler.model import CompiledModel
 from .compiler.targets.registry import OWN
 from .compiler.targets.sources import COMPILER, sources_digest
 from .content import NoContentError
+from .files import LitertFile
 from .imports import IMPORTS
 from .plugins import FRONT_ENDS, OPERATORS, plugins
 
@@ -50,16 +51,12 @@ PIECE = 1 << 18
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked of a compilation, beside the model, its target and the target's options.
-
-    ``measured``: chains of layers are judged by the timing model. ``kernels``: of LiteRT, whose integers are meant
-    (`weft.from_litert`); a file of another format is refused then.
-    """
+    """What is asked of a compilation, beside the model, its target and the target's options. ``measured``: chains of
+    layers are judged by the timing model."""
 
     strict: bool = False
     keep: bool = False
     measured: bool = True
-    kernels: str | None = None
 
 
 def compile_kept(
@@ -77,7 +74,7 @@ def compile_kept(
 ) -> CompiledModel | OpenModel:
     """As `compiler.compile.compile_model`; what was compiled before is loaded, unless ``cache`` is false. ``begin`` is
     called before the work, where there is any."""
-    subject, given = None, model
+    subject = None
     own = isinstance(target, str) and target in OWN and passes is None
     own = own and not plugins(FRONT_ENDS) and not plugins(OPERATORS)  # whose code may change under one version
     if cache and own and isinstance(target, str) and dump is None:
@@ -90,17 +87,12 @@ def compile_kept(
         from .compiler.compile import compile_model
         from .compiler.targets.target import Job
 
-    if wish.kernels is not None:
-        with IMPORTS:
-            from .compiler.frontends import from_litert
-
-        model = from_litert(model, kernels=wish.kernels)
     measure = _cycles if wish.measured else None
     kernels = _kernels_key() if cache and own and target == "accel" and dump is None else None
     job = Job(wish.strict, wish.keep, progress, dump, measure, kernels)
     made = compile_model(model, target, options, shapes=shapes, passes=passes, job=job)
     if subject is not None and isinstance(made, CompiledModel):
-        _keep(subject, made, given)
+        _keep(subject, made, model)
     return made
 
 
@@ -141,6 +133,9 @@ def _subject(
     """None for what is not kept. Errors are the compilation's to tell."""
     started = time.perf_counter()
     read: list[Path] = []
+    choices: tuple[str | None, ...] = ()
+    if isinstance(model, LitertFile):
+        model, choices = model.path, model.choices
     try:
         if isinstance(model, (str, Path)):
             read.append(Path(model))
@@ -151,7 +146,7 @@ def _subject(
             return None
         chosen = {option: _option(option, value, read) for option, value in options.items()}
         sized = {each: tuple(size) for each, size in (shapes or {}).items()}
-        base = cache_key(_surroundings(), digest, name, target, chosen, sized, wish)
+        base = cache_key(_surroundings(), digest, name, target, chosen, sized, wish, choices)
         states = {str(path): _state(path) for path in read}
     except (OSError, NoContentError, TypeError, ValueError, AttributeError):
         return None
@@ -228,7 +223,7 @@ def _keep(subject: _Subject, made: CompiledModel, model: Any) -> None:
         with IMPORTS:
             from .compiler.frontends.onnx.external_files import external_files
 
-        files = external_files(model)
+        files = external_files(model.path if isinstance(model, LitertFile) else model)
         store(KIND, subject.names_key, pickle.dumps(files))
         subject = replace(subject, files=files)
         before = time.time_ns() - int((time.perf_counter() - subject.started) * 1e9)

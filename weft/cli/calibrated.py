@@ -15,6 +15,7 @@ from ..quantise.plan import Plan, plan
 from ..quantise.ranges import Method, Range, calibrate
 from ..quantise.refine import refined
 from ..runtime.array_files import arrays_in
+from .source import Given
 
 
 class Improvements(NamedTuple):
@@ -26,7 +27,7 @@ class Improvements(NamedTuple):
 
 
 def quantised_module(
-    model: Path | Source, shapes: Mapping[str, Sequence[int]], examples: Path, ranges: Method,
+    model: Given | Source, shapes: Mapping[str, Sequence[int]], examples: Path, ranges: Method,
     improvements: Improvements, report: Callable[[str], None],
 ) -> Module:  # fmt: skip
     """A float model in 8 bits, by examples in a file. ModelError for one with a tail, which no module holds."""

@@ -21,6 +21,7 @@ from .output import (
     KernelsOption,
     SeedOption,
     ShapeOption,
+    SignatureOption,
     err,
     out,
     parse_shapes,
@@ -28,7 +29,7 @@ from .output import (
     table,
     wide_console,
 )
-from .source import as_read, given_model
+from .source import Given, given_file, given_model
 
 
 @app.command("compare")
@@ -44,6 +45,7 @@ def compare_command(
     shape: ShapeOption = None,
     calibrate_with: CalibrateOption = None,
     kernels: KernelsOption = None,
+    signature: SignatureOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a model in two places; print the error of each tensor that both make, and the first that differs."""
@@ -52,10 +54,10 @@ def compare_command(
     with progress("reading the model", err) as status:
         from ..compiler.frontends import module_and_tail, read
 
-        module, tail = given_model(model, shape, calibrate_with, status.update, kernels), None
-        if isinstance(module, Path):
-            source = read(as_read(module, kernels))
-            module, tail = module_and_tail(source, parse_shapes(shape), require_quantised=False)
+        given = given_file(model, kernels, signature)
+        module, tail = given_model(given, shape, calibrate_with, status.update), None
+        if isinstance(module, Given):
+            module, tail = module_and_tail(read(module), parse_shapes(shape), require_quantised=False)
         values = read_inputs(model_inputs(module), inputs, seed, module_indices(module))
         check_inputs(values, model_inputs(module), batches=False)
         status.update(f"running on {first} and {second}")

@@ -23,6 +23,7 @@ from .output import (
     JsonOption,
     KernelsOption,
     ShapeOption,
+    SignatureOption,
     beside,
     check_places,
     err,
@@ -34,7 +35,7 @@ from .output import (
     table,
     wide_console,
 )
-from .source import as_read, check_kernels
+from .source import Given, check_kernels, given_file
 from .target_options import Chosen, options_of, with_target_options
 
 if TYPE_CHECKING:  # a model that was compiled before needs no compiler: what a command needs is imported in it
@@ -83,6 +84,7 @@ def compile_command(
     correct_bias: BiasOption = False,
     adaround: RoundingOption = False,
     kernels: KernelsOption = None,
+    signature: SignatureOption = None,
     dump: Annotated[Path | None, output_folder(help="Folder for the loop IR of every kernel, as text.")] = None,
     objects: Annotated[
         Path | None, output_folder(help="Also a folder of object files for the processor (target cpu): docs/cpu.md.")
@@ -114,16 +116,17 @@ def compile_command(
 
             folder = folder_dump(dump)
         shapes = parse_shapes(shape)
-        whole: Path | Module = model
+        given = given_file(model, kernels, signature)
+        whole: Given | Module = given
         if calibrate_with is not None:
-            check_kernels(kernels)
+            check_kernels(given)
             from .calibrated import Improvements, quantised_module
 
             improvements = Improvements(equalise, correct_bias, adaround)
-            whole = quantised_module(model, shapes, calibrate_with, ranges or "minmax", improvements, status.update)
+            whole = quantised_module(given, shapes, calibrate_with, ranges or "minmax", improvements, status.update)
         compiled = compile_kept(
             whole, target, options, shapes=shapes, passes=pass_options(added, own, check, diff),
-            wish=Wish(strict, kernels=kernels), progress=status.update, dump=folder, cache=cache,
+            wish=Wish(strict), progress=status.update, dump=folder, cache=cache,
         )  # fmt: skip
         if isinstance(compiled, OpenModel):
             raise CompileError(f"an artifact is one compiled model, but {compiled.openness}",
@@ -137,7 +140,7 @@ def compile_command(
         certificate = None
         if certify_it:
             status.update("proving the programs")
-            certificate = certify(compiled, as_read(whole, kernels))
+            certificate = certify(compiled, whole)
         from ..runtime.artifact import save
 
         save(compiled, path)

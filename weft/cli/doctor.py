@@ -21,8 +21,8 @@ from ..runtime.device import Device
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import read_inputs
 from .app import board_app
-from .output import CalibrateOption, JsonOption, err, input_file, out, print_json
-from .source import given_model
+from .output import CalibrateOption, JsonOption, SignatureOption, err, input_file, out, print_json
+from .source import Given, given_file, given_model
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 """A small quantised network; it is beside the package in a checkout, and not installed with it."""
@@ -46,6 +46,7 @@ def doctor(
     config: CoreOption = None,
     model: ModelOption = None,
     calibrate_with: CalibrateOption = None,
+    signature: SignatureOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check a board, from the link to the core's engines: what is well, what is not, and what to do about it.
@@ -56,7 +57,8 @@ def doctor(
     core = core_of(chosen) if config is None else load_config(config)
     verdicts = []
     with progress(f"{chosen.name}: compiling", err) as status:
-        network = compiled_network(model, core, calibrate_with, status)
+        given = None if model is None else given_file(model, None, signature)
+        network = compiled_network(given, core, calibrate_with, status)
         for verdict in examine(
             chosen, core, None if network is None else try_network(network),
             least_memory=0 if network is None else network.on_core.window_bytes, progress=status.update,
@@ -75,7 +77,7 @@ def doctor(
 
 
 def compiled_network(
-    path: Path | None, core: CoreConfig, calibrate: Path | None, status: Updates
+    path: Given | None, core: CoreConfig, calibrate: Path | None, status: Updates
 ) -> CompiledModel | None:
     """A network for the core: by default the digits example, and none where that is not there."""
     if path is None and not DIGITS.exists():
@@ -87,9 +89,9 @@ def compiled_network(
     whole = given_model(path or DIGITS, None, calibrate, status.update)
     compiled = compile_model(whole, "accel", {"config": core})
     if not isinstance(compiled, CompiledModel):
-        raise CompileError("a model with open sizes cannot be tried", at=path, hint="fix its sizes")
+        raise CompileError("a model with open sizes cannot be tried", at=str(path), hint="fix its sizes")
     if compiled.core is None:
-        raise CompileError("nothing of this model runs on the core", at=path)
+        raise CompileError("nothing of this model runs on the core", at=str(path))
     return compiled
 
 

@@ -46,7 +46,9 @@ from .output import (
     CacheOption,
     CalibrateOption,
     JsonOption,
+    KernelsOption,
     ShapeOption,
+    SignatureOption,
     check_places,
     err,
     input_file,
@@ -57,7 +59,7 @@ from .output import (
     table,
 )
 from .run import DEFAULT_TARGET, check_device, compiled_source
-from .source import is_artifact
+from .source import given_file, is_artifact
 from .target_options import Chosen, with_target_options
 
 if TYPE_CHECKING:  # what is wrong with a command is told before the compiler is imported
@@ -105,6 +107,7 @@ def quantise(
     correct_bias: BiasOption = False,
     adaround: RoundingOption = False,
     shape: ShapeOption = None,
+    signature: SignatureOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a float model in 8 bits, by examples, and print what that costs on them: noise and agreement."""
@@ -126,7 +129,7 @@ def quantise(
     if core is not None and (weights == 8 or group is not None):
         raise QuantiseError(f"--core {core} is for --weights 4, and says the group", hint="--weights 4 --core pynq-w4")
     with progress("reading the model", err) as status:
-        floats, tail = module_and_tail(read(model), shapes, require_quantised=False)
+        floats, tail = module_and_tail(read(given_file(model, None, signature)), shapes, require_quantised=False)
         batches = read_examples(calibrate_with, floats)
         improvements = Improvements(equalise, correct_bias, adaround)
         places, spans = calibrated_plan(floats, calibrate_with, ranges, improvements, status.update)
@@ -242,6 +245,8 @@ def evaluate(
     result: Annotated[str | None, typer.Option("--result", help="The output that has the classes' scores.")] = None,
     shape: ShapeOption = None,
     calibrate_with: CalibrateOption = None,
+    kernels: KernelsOption = None,
+    signature: SignatureOption = None,
     added: PassOption = None,
     cache: CacheOption = True,
     as_json: JsonOption = False,
@@ -257,11 +262,12 @@ def evaluate(
         from ..quantise.examples import batches_in
 
         if is_artifact(source):
-            compiled = compiled_source(source, target, shape, added, [], chosen, status, calibrate=calibrate_with)
+            compiled = compiled_source(source, target, shape, added, [], chosen, status, calibrate=calibrate_with,
+                                       kernels=kernels, signature=signature)  # fmt: skip
             assert isinstance(compiled, CompiledModel)  # artifacts have fixed sizes
             check_batch(compiled.inputs, batch)
         else:  # all that is given is looked at before the model is compiled
-            opened = read(source)
+            opened = read(given_file(source, kernels, signature))
             checked_output(opened.output_names, result)
             sizes = sizes_from(opened, parse_shapes(shape), data, arrays, batch)
             given = opened.inputs(parse_shapes(shape) | sizes)
@@ -269,7 +275,8 @@ def evaluate(
             if right is not None:
                 check_labels(right, batches)
             compiled = compiled_source(source, target, [*(shape or ()), *shape_texts(sizes)], added, [], chosen, status,
-                                       cache=cache, calibrate=calibrate_with)  # fmt: skip
+                                       cache=cache, calibrate=calibrate_with, kernels=kernels,
+                                       signature=signature)  # fmt: skip
         if isinstance(compiled, OpenModel):
             raise CompileError(f"it cannot be evaluated: {compiled.openness}", hint=compiled.way_out("by --shape"))
         batches = batches_in(data, arrays, compiled.inputs)

@@ -15,8 +15,18 @@ from ..explore.space import load_space
 from ..files import write_atomically
 from ..progress import progress
 from .app import app
-from .output import JsonOption, check_places, err, input_file, out, output_file, print_json
-from .source import given_model
+from .output import (
+    JsonOption,
+    KernelsOption,
+    SignatureOption,
+    check_places,
+    err,
+    input_file,
+    out,
+    output_file,
+    print_json,
+)
+from .source import Given, given_file, given_model, path_of
 
 if TYPE_CHECKING:  # what is wrong with a command is told before what measures is imported
     from ..explore.study import Study
@@ -60,6 +70,8 @@ def explore_command(
             "written beside it as NAME-8bit.onnx; repeat, one for each network in order.",
         ),
     ] = None,
+    kernels: KernelsOption = None,
+    signature: SignatureOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure points of a space of cores, memories and compiler knobs; print those that no other one beats."""
@@ -75,11 +87,9 @@ def explore_command(
     from ..explore.validate import validate
     from .explored import print_study, reasons, results_text, run_line, study_document
 
-    files = [*networks, *(more or ())]
-    if calibrate_with:
-        files = in_eight_bits(files, calibrate_with)
-    known = [open_network(each) for each in files]
-    checked = None if validated is None else open_network(validated)
+    files = [given_file(each, kernels, signature) for each in (*networks, *(more or ()))]
+    known = [open_network(each) for each in (in_eight_bits(files, calibrate_with) if calibrate_with else files)]
+    checked = None if validated is None else open_network(given_file(validated, kernels, signature))
     count = os.cpu_count() or 1 if workers is None else workers
     with ExitStack() as stack:
         kept = stack.enter_context(Database(database))
@@ -120,7 +130,7 @@ def explore_command(
         raise ExploreError(f"{len(wrong)} of {len(checks)} points of the front differ on the RTL: {wrong[0]}")
 
 
-def in_eight_bits(networks: Sequence[Path], examples: Sequence[Path]) -> list[Path]:
+def in_eight_bits(networks: Sequence[Given], examples: Sequence[Path]) -> list[Path]:
     """Float networks as files in 8 bits, which workers and other commands can read. ExploreError unless there is one
     file of examples for each network."""
     if len(networks) != len(examples):
@@ -129,7 +139,7 @@ def in_eight_bits(networks: Sequence[Path], examples: Sequence[Path]) -> list[Pa
     from ..compiler.exporters import export_onnx
     from ..compiler.graph import Module
 
-    files = [network.with_name(f"{network.stem}-8bit.onnx") for network in networks]
+    files = [path.with_name(f"{path.stem}-8bit.onnx") for path in map(path_of, networks)]
     check_places(*files)
     with progress("quantising", err) as status:
         for network, given, path in zip(networks, examples, files, strict=True):

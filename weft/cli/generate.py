@@ -20,9 +20,20 @@ from ..runtime.session import Session
 from ..runtime.session_sizes import require_tokens, session_shapes
 from ..runtime.tokenisers import BYTES, Tokeniser, tokeniser
 from .app import app
-from .output import CacheOption, JsonOption, ShapeOption, err, input_file, out, parse_shapes, print_json
+from .output import (
+    CacheOption,
+    JsonOption,
+    KernelsOption,
+    ShapeOption,
+    SignatureOption,
+    err,
+    input_file,
+    out,
+    parse_shapes,
+    print_json,
+)
 from .run import compiled_source
-from .source import is_artifact
+from .source import given_file, is_artifact
 from .target_options import Chosen, with_target_options
 
 DEFAULT_CLOCK = 100.0
@@ -60,6 +71,8 @@ def generate_text(
         DEFAULT_CLOCK
     ),
     shape: ShapeOption = None,
+    kernels: KernelsOption = None,
+    signature: SignatureOption = None,
     cache: CacheOption = True,
     as_json: JsonOption = False,
     *,
@@ -74,7 +87,7 @@ def generate_text(
     stops = [_stop(words, text) for text in stop or ()]
     tokens = words.encode(prompt)
     with progress("reading", err) as status:
-        how = _How(target, shape, positions, device, chosen, cache)
+        how = _How(target, shape, positions, device, chosen, cache, kernels, signature)
         loaded = _loaded(model, how, status)
         wide = None if prefill is None else _loaded(prefill, how, status)
         session = loaded.session(prefill=wide)
@@ -163,13 +176,15 @@ class _How(NamedTuple):
     device: str | None
     chosen: Chosen
     cache: bool
+    kernels: str | None
+    signature: str | None
 
 
 def _session_shapes(source: Path, how: _How) -> dict[str, tuple[int, ...]]:
     """Sizes that a model leaves open; SessionError in the words of the command line."""
     from ..compiler.frontends import read
 
-    inputs = read(source).inputs(parse_shapes(how.shape))
+    inputs = read(given_file(source, how.kernels, how.signature)).inputs(parse_shapes(how.shape))
     require_tokens(inputs)
     try:
         return session_shapes(inputs, how.positions)
@@ -185,7 +200,8 @@ def _loaded(source: Path, how: _How, status: Updates) -> LoadedModule:
     if not is_artifact(source):
         found = _session_shapes(source, how)
         shapes += [f"{name}={'x'.join(map(str, sizes))}" for name, sizes in found.items()]
-    compiled = compiled_source(source, how.target, shapes or None, None, [], how.chosen, status, cache=how.cache)
+    compiled = compiled_source(source, how.target, shapes or None, None, [], how.chosen, status, cache=how.cache,
+                               kernels=how.kernels, signature=how.signature)  # fmt: skip
     status.update("loading")
     loaded = load(compiled, how.device, progress=status.update)
     assert isinstance(loaded, LoadedModule)  # all sizes are known

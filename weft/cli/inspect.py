@@ -13,18 +13,20 @@ from ..hw.programs import disassemble
 from ..runtime.artifact import load as load_artifact
 from ..runtime.errors import InputError
 from .app import app
-from .output import JsonOption, ShapeOption, out, parse_shapes, print_json
+from .output import JsonOption, ShapeOption, SignatureOption, out, parse_shapes, print_json
+from .source import given_file
 
 
 @app.command()
 def shapes(
-    model: Annotated[Path, typer.Argument(help="ONNX model.")], shape: ShapeOption = None, as_json: JsonOption = False
-) -> None:
+    model: Annotated[Path, typer.Argument(help="ONNX model.")], shape: ShapeOption = None,
+    signature: SignatureOption = None, as_json: JsonOption = False,
+) -> None:  # fmt: skip
     """Print the type of every tensor of a model, for any size of what its inputs leave open."""
     chosen = parse_shapes(shape)
     from ..compiler.frontends import read
 
-    source = read(model)
+    source = read(given_file(model, None, signature))
     types = source.types(chosen)
     untyped = [name for name in source.output_names if name not in types.types]
     if as_json:

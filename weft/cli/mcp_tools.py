@@ -73,21 +73,23 @@ async def weft(context: Context, command: str, options: Mapping[str, Any], *give
 
 async def compile_model(
     context: Context, model: str, target: str = "accel", config: str | None = None, output: str | None = None,
-    calibrate: str | None = None, shape: list[str] | None = None,
+    calibrate: str | None = None, shape: list[str] | None = None, signature: str | None = None,
 ) -> Document:  # fmt: skip
     """Compile a model into an artifact, and say where each layer runs, and why not on the core where it does not.
 
     target: accel, cpu, opencl or cuda. config: a core, such as pynq, or a JSON file with its fields. output: the
     artifact's path, MODEL.weft by default. calibrate: examples for a float model. shape: NAME=1x3x224x224 for each
-    input that leaves sizes open.
+    input that leaves sizes open. signature: the one that is meant, of a LiteRT file with several.
     """
-    options = {"target": target, "config": config, "output": output, "calibrate": calibrate, "shape": shape}
+    options = {"target": target, "config": config, "output": output, "calibrate": calibrate, "shape": shape,
+               "signature": signature}  # fmt: skip
     return await weft(context, "compile", options, model)
 
 
 async def run(
     context: Context, model: str, target: str | None = None, device: str | None = None, config: str | None = None,
     inputs: str | None = None, output: str | None = None, calibrate: str | None = None, seed: int = 0,
+    signature: str | None = None,
 ) -> Document:  # fmt: skip
     """Run a model or an artifact: its results, and what they cost, on the core in exact cycles by layer.
 
@@ -95,7 +97,7 @@ async def run(
     without. output: a .npz for all results; those with many numbers come as their shape.
     """
     options = {"target": target, "device": device, "config": config, "input": inputs, "output": output,
-               "calibrate": calibrate, "seed": seed}  # fmt: skip
+               "calibrate": calibrate, "seed": seed, "signature": signature}  # fmt: skip
     document = await weft(context, "run", options, model)
     document["results"] = {name: _short(value) for name, value in document["results"].items()}
     return document
@@ -104,6 +106,7 @@ async def run(
 async def profile(
     context: Context, model: str, target: str | None = None, config: str | None = None, output: str | None = None,
     calibrate: str | None = None, latency: int | None = None, bandwidth: int | None = None,
+    signature: str | None = None,
 ) -> Document:  # fmt: skip
     """Say why a model is slow. On the core: cycles by layer and cause, bounds, and what other hardware would take. On a
     processor (cpu): time, traffic and bound of each kernel.
@@ -111,7 +114,7 @@ async def profile(
     latency, bandwidth: of the core's DRAM, in cycles and bytes a cycle. output: a folder for tables, pictures, trace.
     """
     options = {"target": target, "config": config, "output": output, "calibrate": calibrate, "latency": latency,
-               "bandwidth": bandwidth}  # fmt: skip
+               "bandwidth": bandwidth, "signature": signature}  # fmt: skip
     return await weft(context, "profile", options, model)
 
 
@@ -133,13 +136,13 @@ async def explore(
 
 async def compare(
     context: Context, first: str, second: str, model: str, config: str | None = None, inputs: str | None = None,
-    calibrate: str | None = None,
+    calibrate: str | None = None, signature: str | None = None,
 ) -> Document:  # fmt: skip
     """Run a model in two places, such as cpu and fsim, and give the error of each tensor that both make.
 
     first, second: reference, accel, cpu, opencl, cuda, fsim or rtl.
     """
-    options = {"config": config, "input": inputs, "calibrate": calibrate}
+    options = {"config": config, "input": inputs, "calibrate": calibrate, "signature": signature}
     return await weft(context, "compare", options, first, second, model)
 
 

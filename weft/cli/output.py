@@ -63,6 +63,10 @@ KernelsOption = Annotated[
     Kernels | None,
     typer.Option("--kernels", help="Of a LiteRT file: the set of LiteRT's kernels whose integers are meant."),
 ]
+SignatureOption = Annotated[
+    str | None,
+    typer.Option("--signature", help="Of a LiteRT file with several: the signature whose graph is meant."),
+]
 CacheOption = Annotated[
     bool, typer.Option("--cache/--no-cache", help="Load what was compiled before, if nothing has changed.")
 ]

@@ -22,8 +22,10 @@ from .output import (
     CalibrateOption,
     InputOption,
     JsonOption,
+    KernelsOption,
     SeedOption,
     ShapeOption,
+    SignatureOption,
     err,
     input_file,
     json_text,
@@ -61,6 +63,8 @@ def power_command(
     seed: SeedOption = 0,
     shape: ShapeOption = None,
     calibrate_with: CalibrateOption = None,
+    kernels: KernelsOption = None,
+    signature: SignatureOption = None,
     cache: CacheOption = True,
     as_json: JsonOption = False,
     *,
@@ -74,8 +78,9 @@ def power_command(
         raise PowerError(f"a clock of {mhz:g} MHz does not run", hint="--mhz 100")
     with progress("reading", err) as status:
         compiled = compiled_source(
-            source, None, shape, None, [], chosen, status, cache=cache, calibrate=calibrate_with, inputs=inputs
-        )
+            source, None, shape, None, [], chosen, status, cache=cache, calibrate=calibrate_with, inputs=inputs,
+            kernels=kernels, signature=signature,
+        )  # fmt: skip
         if isinstance(compiled, OpenModel):
             raise PowerError(compiled.openness, hint=compiled.way_out("by --shape NAME=SIZES"))
         given = read_inputs(compiled.inputs, inputs, seed, index_inputs(compiled))

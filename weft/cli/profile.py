@@ -16,13 +16,15 @@ from .output import (
     CacheOption,
     CalibrateOption,
     JsonOption,
+    KernelsOption,
     ShapeOption,
+    SignatureOption,
     beside,
     input_file,
     output_folder,
 )
 from .run import check_device
-from .source import is_artifact, opened_artifact
+from .source import given_file, is_artifact, opened_artifact
 from .target_options import Chosen, with_target_options
 from .tools import ProfileRequest, targets_with, tool_of
 
@@ -64,6 +66,8 @@ def profile_command(
     others: Annotated[bool, typer.Option("--what-if/--no-what-if", help="Predict cycles on other hardware.")] = True,
     shape: ShapeOption = None,
     calibrate_with: CalibrateOption = None,
+    kernels: KernelsOption = None,
+    signature: SignatureOption = None,
     cache: CacheOption = True,
     as_json: JsonOption = False,
     *,
@@ -78,7 +82,8 @@ def profile_command(
         parse_dram_kind(memory)
     opened = None
     if is_artifact(source):
-        opened = opened_artifact(source, chosen, shape=shape, calibrate=calibrate_with)
+        opened = opened_artifact(source, chosen, shape=shape, calibrate=calibrate_with, kernels=kernels,
+                                 signature=signature)  # fmt: skip
     target = target or _usual_target(opened)
     if system is not None and target != ACCEL:
         raise CompileError(f"--system is of cores, but the target is {target!r}", hint="leave one of them out")
@@ -88,7 +93,8 @@ def profile_command(
     if run is None:
         raise CompileError(f"there is no profile for target {target!r}", hint=f"--target {targets_with('profile')}")
     folder = output or beside(source, ".profile")
-    run(ProfileRequest(source, target, device, folder, latency, bandwidth, others, shape, calibrate_with, cache,
+    given = given_file(source, kernels, signature)
+    run(ProfileRequest(given, target, device, folder, latency, bandwidth, others, shape, calibrate_with, cache,
                        as_json, chosen, opened, system, memory))  # fmt: skip
 
 

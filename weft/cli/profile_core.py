@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
@@ -57,6 +56,7 @@ from .output import (
     print_report,
     wide_console,
 )
+from .source import Given
 from .tools import ProfileRequest
 
 MODEL, RTL = "model", "rtl"
@@ -123,7 +123,7 @@ class Again:
     its compilation for the memory ``dram``."""
 
     request: ProfileRequest
-    given: Path | Module
+    given: Given | Module
     options: Mapping[str, Any]
     status: Updates
 
@@ -136,7 +136,7 @@ class Again:
         target = find_target(self.request.target)
         options = target_options(target, self.options)
         whole = self.given
-        if isinstance(whole, Path):
+        if isinstance(whole, Given):
             shapes = parse_shapes(self.request.shape)
             whole, _ = module_and_tail(read(whole), shapes, require_quantised=target.require_quantised)
         layers = prepared(whole, target, options)

@@ -16,7 +16,7 @@ from ..api import load
 from ..compiler.graph.dtypes import dtype_name
 from ..compiler.model import CompiledModel, OpenModel, TensorSpec
 from ..hw.system_config import load_system
-from ..kept_models import Wish, compile_kept
+from ..kept_models import compile_kept
 from ..progress import Updates, progress
 from ..runtime.array_files import arrays_in, write_arrays
 from ..runtime.device import SIMULATORS, Device, device_forms, device_kind, memory_of, open_device
@@ -39,6 +39,7 @@ from .output import (
     KernelsOption,
     SeedOption,
     ShapeOption,
+    SignatureOption,
     check_places,
     err,
     input_file,
@@ -47,7 +48,7 @@ from .output import (
     parse_shapes,
     print_json,
 )
-from .source import given_model, is_artifact, opened_artifact
+from .source import Given, given_file, given_model, is_artifact, opened_artifact
 from .target_options import Chosen, options_of, with_target_options
 from .trained import OptimiseOption, begin_optimising, check_optimising
 from .waves import FromOption, ToOption, WavesOption, finished_waves, wave_request, write_waves
@@ -65,23 +66,24 @@ DEVICES = {"accel": "a core", "cpu": "this machine's processor", "opencl": "a GP
 def compiled_source(
     source: Path, target: str | None, shape: list[str] | None, added: list[str] | None, own: list[PassRecord],
     chosen: Chosen, status: Updates, *, cache: bool = True, calibrate: Path | None = None, inputs: Path | None = None,
-    kernels: str | None = None,
+    kernels: str | None = None, signature: str | None = None,
 ) -> CompiledModel | OpenModel:  # fmt: skip
     """The artifact in a file, or the model in it, compiled. ``own`` receives the records of the ``added`` passes. A
     file of ``inputs`` is looked at before the work; with an artifact it is left to the caller."""
     if is_artifact(source):
         return opened_artifact(source, chosen, target=target, shape=shape, calibrate=calibrate, kernels=kernels,
-                               **{"pass": added})  # fmt: skip
+                               signature=signature, **{"pass": added})  # fmt: skip
     name = target or DEFAULT_TARGET
     passes = pass_options(added, own)
     options = options_of(name, chosen)
-    begin = partial(check_inputs_of, inputs, source, parse_shapes(shape))
+    given = given_file(source, kernels, signature)
+    begin = partial(check_inputs_of, inputs, given, parse_shapes(shape))
     if calibrate is not None:
         begin()
-    whole = given_model(source, shape, calibrate, status.update, kernels)
+    whole = given_model(given, shape, calibrate, status.update)
     shapes = parse_shapes(shape) if calibrate is None else None
-    return compile_kept(whole, name, options, shapes=shapes, passes=passes, wish=Wish(kernels=kernels),
-                        progress=status.update, cache=cache, begin=begin)  # fmt: skip
+    return compile_kept(whole, name, options, shapes=shapes, passes=passes, progress=status.update, cache=cache,
+                        begin=begin)  # fmt: skip
 
 
 def check_device(name: str | None, target: str | None = None) -> None:
@@ -99,7 +101,7 @@ def check_device(name: str | None, target: str | None = None) -> None:
         device_kind(name)
 
 
-def check_inputs_of(inputs: Path | None, model: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def check_inputs_of(inputs: Path | None, model: Given, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Refuse a file of inputs that do not fit the model as it is declared."""
     if inputs is None:
         return
@@ -150,6 +152,7 @@ def run(
     shape: ShapeOption = None,
     calibrate_with: CalibrateOption = None,
     kernels: KernelsOption = None,
+    signature: SignatureOption = None,
     added: PassOption = None,
     cache: CacheOption = True,
     as_json: JsonOption = False,
@@ -178,7 +181,7 @@ def run(
     with progress("reading", err) as status:
         compiled = compiled_source(
             source, target, shape, added, own, chosen, status, cache=cache, calibrate=calibrate_with, inputs=inputs,
-            kernels=kernels,
+            kernels=kernels, signature=signature,
         )  # fmt: skip
         if system is not None:
             if record is not None or trace is not None or request is not None:

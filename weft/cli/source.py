@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..compiler.model import CompiledModel, OpenModel
 from ..compiler.targets.errors import CompileError
-from ..files import is_exported_program
+from ..files import LitertFile, is_exported_program
 from ..kept_models import Wish, compile_kept
 from .output import parse_shapes
 from .target_options import Chosen, refuse_options
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ..compiler.frontends import Source
     from ..compiler.graph import Module
     from ..compiler.targets.target import Dump
+
+
+Given = Path | LitertFile
+"""A model in a file, as a command is given it."""
 
 
 def is_artifact(path: Path) -> bool:
@@ -43,35 +47,33 @@ def opened_artifact(source: Path, chosen: Chosen, **arguments: object) -> Compil
 
 
 def given_model(
-    source: Path, shape: list[str] | None, examples: Path | None, report: Callable[[str], None],
-    kernels: str | None = None,
-) -> Path | Module:  # fmt: skip
+    source: Given, shape: list[str] | None, examples: Path | None, report: Callable[[str], None]
+) -> Given | Module:
     """What a command compiles of a file: the file itself or, with ``examples``, its float model in 8 bits. CompileError
-    for such a model with ``kernels``, which differ in 8 bits alone."""
+    for such a model of chosen kernels, which differ in 8 bits alone."""
     if examples is None:
         return source
-    check_kernels(kernels)
+    check_kernels(source)
     return calibrated_module(source, parse_shapes(shape), examples, report)
 
 
-def as_read(model: Path | Module, kernels: str | None) -> Any:
-    """The model itself or, where ``kernels`` are named, a LiteRT file as it was read for them. ModelError for another
-    file."""
-    if kernels is None or not isinstance(model, Path):
-        return model
-    from ..compiler.frontends import from_litert
-
-    return from_litert(model, kernels=kernels)
+def given_file(path: Path, kernels: str | None, signature: str | None) -> Given:
+    """The file, with what of LiteRT's is chosen of it."""
+    return path if kernels is None and signature is None else LitertFile(path, kernels, signature)
 
 
-def check_kernels(kernels: str | None) -> None:
+def path_of(given: Given) -> Path:
+    return given.path if isinstance(given, LitertFile) else given
+
+
+def check_kernels(given: Given) -> None:
     """CompileError if kernels are asked for where a float model becomes one in 8 bits."""
-    if kernels is not None:
+    if isinstance(given, LitertFile) and given.kernels is not None:
         raise CompileError("--kernels is for LiteRT files that are in 8 bits already", hint="leave out --calibrate")
 
 
 def calibrated_module(
-    model: Path | Source, shapes: Mapping[str, Sequence[int]], examples: Path, report: Callable[[str], None]
+    model: Given | Source, shapes: Mapping[str, Sequence[int]], examples: Path, report: Callable[[str], None]
 ) -> Module:
     """A float model, a file or what was read of one, in 8 bits, by examples in a file."""
     from .calibrated import Improvements, quantised_module
@@ -81,12 +83,12 @@ def calibrated_module(
 
 
 def compiled_with_fixed_sizes(
-    source: Path | Module, target: str, options: Mapping[str, Any], shape: list[str] | None,
+    source: Given | Module, target: str, options: Mapping[str, Any], shape: list[str] | None,
     report: Callable[[str], None], *, measured: bool = False, cache: bool = True, dump: Dump | None = None,
 ) -> CompiledModel:  # fmt: skip
     """What `given_model` gives, compiled for a look at it. CompileError if it leaves sizes open. With a ``dump`` it is
     compiled anew."""
-    shapes = parse_shapes(shape) if isinstance(source, Path) else None  # a module has its sizes
+    shapes = parse_shapes(shape) if isinstance(source, Given) else None  # a module has its sizes
     model = compile_kept(
         source, target, options, shapes=shapes, wish=Wish(measured=measured), progress=report, cache=cache,
         dump=dump,

@@ -22,7 +22,7 @@ from ..compiler.targets.registry import find_target, target_names
 from ..compiler.targets.target import Target
 from ..progress import Updates
 from .output import parse_shapes
-from .source import calibrated_module, compiled_with_fixed_sizes, given_model
+from .source import Given, calibrated_module, check_kernels, compiled_with_fixed_sizes, given_model
 from .target_options import Chosen, options_of
 
 if TYPE_CHECKING:  # what is wrong with a command is told before the compiler is imported
@@ -50,7 +50,7 @@ class Budget:
 class TuneRequest:
     """Measure schedules of a model's kernels and keep them in ``database``. ``options``: those of the target."""
 
-    model: Path
+    model: Given
     target: Target
     options: Any
     database: Path
@@ -70,6 +70,7 @@ class TuneRequest:
         if any(isinstance(size, str) for each in source.inputs(sizes) for size in each.shape):
             raise CompileError("a model with open sizes cannot be tuned", hint="fix its sizes by --shape")
         if self.calibrate is not None:
+            check_kernels(self.model)
             whole = calibrated_module(source, sizes, self.calibrate, status.update)
         else:
             whole, _ = module_and_tail(source, sizes, require_quantised=self.target.require_quantised)
@@ -82,7 +83,7 @@ class ProfileRequest:
     """Say why a model, or an artifact, is slow. ``device``: where it runs; ``model`` predicts. ``folder``: for results.
     ``latency``, ``bandwidth``: of a DRAM, in cycles and bytes a cycle. ``others``: predict other hardware, too."""
 
-    source: Path
+    source: Given
     target: str
     device: str
     folder: Path
@@ -114,7 +115,7 @@ class ProfileRequest:
         """The target's options that the user set."""
         return options_of(self.target, self.chosen)
 
-    def given(self, status: Updates) -> Path | Module:
+    def given(self, status: Updates) -> Given | Module:
         """The model to compile: a file, or what calibration made of it."""
         return given_model(self.source, self.shape, self.calibrate, status.update)
 

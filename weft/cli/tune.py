@@ -14,9 +14,12 @@ from .app import app
 from .output import (
     CalibrateOption,
     JsonOption,
+    KernelsOption,
     ShapeOption,
+    SignatureOption,
     output_file,
 )
+from .source import given_file
 from .target_options import Chosen, options_of, with_target_options
 from .tools import Budget, TuneRequest, targets_with, tool_of
 
@@ -40,6 +43,8 @@ def tune_command(
     ] = False,
     shape: ShapeOption = None,
     calibrate_with: CalibrateOption = None,
+    kernels: KernelsOption = None,
+    signature: SignatureOption = None,
     as_json: JsonOption = False,
     *,
     chosen: Chosen,
@@ -55,4 +60,5 @@ def tune_command(
         raise CompileError(f"target {target!r} has no schedules to choose from that can be measured here",
                            hint=f"tune for {targets_with('tune')}")  # fmt: skip
     budget = Budget(trials, minutes, seed, thorough, prove)
-    tune(TuneRequest(model, found, options, database, budget, shape, calibrate_with, as_json))
+    tune(TuneRequest(given_file(model, kernels, signature), found, options, database, budget, shape, calibrate_with,
+                     as_json))  # fmt: skip

@@ -10,8 +10,8 @@ import typer
 from ..progress import progress
 from ..runtime.artifact import load as load_artifact
 from .app import app
-from .output import JsonOption, KernelsOption, err, input_file, out, print_json
-from .source import as_read
+from .output import JsonOption, KernelsOption, SignatureOption, err, input_file, out, print_json
+from .source import given_file
 
 if TYPE_CHECKING:
     from ..verify import Certificate
@@ -34,6 +34,7 @@ def verify(
         input_file("--model", "-m", help="The ONNX model that it was made of. Without: the artifact's own graph."),
     ] = None,
     kernels: KernelsOption = None,
+    signature: SignatureOption = None,
     integers: Annotated[
         str | None, typer.Option(help="The option of that name at compilation. Default: what the artifact says.")
     ] = None,
@@ -51,7 +52,7 @@ def verify(
     from ..api import certify
 
     with progress("proving", err):
-        whole = None if model is None else as_read(model, kernels)
+        whole = None if model is None else given_file(model, kernels, signature)
         certificate = certify(compiled, whole, integers=integers, seed=chosen, repeat=repeat)
     if as_json:
         print_json(certificate.record())

@@ -9,15 +9,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..compiler.targets.registry import target_names
-from ..files import write_atomically
+from ..files import LitertFile, write_atomically
 from ..progress import Updates, progress
 from ..runtime.array_files import arrays_in
 from ..runtime.device import memory_of
 from ..runtime.errors import ArtifactError, InputError
 from .app import app
-from .output import CalibrateOption, ShapeOption, beside, check_places, err, input_file, out, output_file, parse_shapes
+from .output import (
+    CalibrateOption,
+    KernelsOption,
+    ShapeOption,
+    SignatureOption,
+    beside,
+    check_places,
+    err,
+    input_file,
+    out,
+    output_file,
+    parse_shapes,
+)
 from .run import check_inputs_of
-from .source import compiled_with_fixed_sizes, given_model, is_artifact, opened_artifact
+from .source import Given, compiled_with_fixed_sizes, given_file, given_model, is_artifact, opened_artifact, path_of
 from .target_options import Chosen, options_of, with_target_options
 
 ACCEL = "accel"
@@ -37,6 +49,8 @@ def view(
     ] = None,
     shape: ShapeOption = None,
     calibrate_with: CalibrateOption = None,
+    kernels: KernelsOption = None,
+    signature: SignatureOption = None,
     live_page: Annotated[
         bool, typer.Option("--live", help="A page in which the core's simulators run, with knobs for its memory.")
     ] = False,
@@ -69,7 +83,7 @@ def view(
             f"--live runs programs of the core, but target {target!r} makes none", hint="leave out --target"
         )
     if inputs is not None and not is_artifact(source):
-        check_inputs_of(inputs, source, parse_shapes(shape))
+        check_inputs_of(inputs, given_file(source, kernels, signature), parse_shapes(shape))
     if live_page:
         from ..sim.wasm import zig_version
 
@@ -83,7 +97,8 @@ def view(
     sides: list[dict[str, Any]] = []
     with progress("reading", err) as status:
         for each in (source, *([other] if other is not None else [])):
-            model, loops = _opened(each, target, shape, calibrate_with, chosen, status)
+            given = given_file(each, kernels, signature)
+            model, loops = _opened(given, target, shape, calibrate_with, chosen, status)
             if live_page:
                 status.update(f"running {model.name}")
                 found = live(model, inputs)
@@ -92,7 +107,7 @@ def view(
             status.update(f"following {model.name}")
             codes = host_codes(model, status.update)
             found = side(model, None if model.core is None else memory_of(model), loops, codes)
-            waves = "" if model.core is None else _waves(each, target, shape, calibrate_with, chosen)
+            waves = "" if model.core is None else _waves(given, target, shape, calibrate_with, chosen)
             named = {} if other is None else {"name": each.name}  # what tells them apart
             sides.append(found | {"waves": waves} | named)
         page = page_that_runs(sides) if live_page else view_page(sides)
@@ -100,15 +115,19 @@ def view(
     out.print(f"wrote {path} ({path.stat().st_size:,} bytes); open it in a browser", markup=False)
 
 
-def _waves(source: Path, target: str | None, shape: list[str] | None, calibrate: Path | None, chosen: Chosen) -> str:
+def _waves(given: Given, target: str | None, shape: list[str] | None, calibrate: Path | None, chosen: Chosen) -> str:
     """The command that writes a waveform of the run that the page shows, but for its cycles."""
     from ..sim.waves import wave_format
 
+    source = path_of(given)
     words = ["weft", "run", str(source)]
     if not is_artifact(source):
         words += [] if target is None else ["--target", target]
         words += [word for each in shape or () for word in ("--shape", each)]
         words += [] if calibrate is None else ["--calibrate", str(calibrate)]
+        if isinstance(given, LitertFile):
+            for flag, choice in (("--kernels", given.kernels), ("--signature", given.signature)):
+                words += [] if choice is None else [flag, choice]
         for name, value in chosen.items():
             flag = name.replace("_", "-")
             words += (
@@ -118,16 +137,17 @@ def _waves(source: Path, target: str | None, shape: list[str] | None, calibrate:
 
 
 def _opened(
-    source: Path, target: str | None, shape: list[str] | None, calibrate: Path | None, chosen: Chosen, status: Updates
+    given: Given, target: str | None, shape: list[str] | None, calibrate: Path | None, chosen: Chosen, status: Updates
 ) -> tuple[CompiledModel, dict[str, str]]:
     """The compiled model, and the loop nests of its layers on the core by their names, which artifacts do not hold."""
-    if is_artifact(source):
-        return opened_artifact(source, chosen, target=target, shape=shape, calibrate=calibrate), {}
+    if is_artifact(path_of(given)):
+        choices = {} if isinstance(given, Path) else {"kernels": given.kernels, "signature": given.signature}
+        return opened_artifact(path_of(given), chosen, target=target, shape=shape, calibrate=calibrate, **choices), {}
     texts: dict[str, str] = {}
     name = target or "accel"
     # Measured, as `weft profile` does: the page shows the cycles that it shows.
     model = compiled_with_fixed_sizes(
-        given_model(source, shape, calibrate, status.update), name, options_of(name, chosen), shape, status.update,
+        given_model(given, shape, calibrate, status.update), name, options_of(name, chosen), shape, status.update,
         measured=True, dump=texts.__setitem__,
     )  # fmt: skip
     names = {each.name.replace("+", "_"): each.name for each in model.layers}

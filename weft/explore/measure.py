@@ -27,6 +27,7 @@ from ..compiler.targets.registry import find_target
 from ..compiler.targets.sources import COMPILER, sources_digest
 from ..compiler.targets.target import Job
 from ..compiler.tune.database import Database, Key
+from ..files import LitertFile
 from ..hw.config import CoreConfig
 from ..hw.dram_rate import DramRate
 from ..roundings import HALF_UP
@@ -53,11 +54,17 @@ SHAPED_BY = ("hw", "sim", "runtime")
 
 @dataclass(frozen=True)
 class Network:
-    """A model in a file that a front end reads; ``digest`` is of its bytes."""
+    """A model in a file that a front end reads; ``digest`` is of its bytes. ``choices``: of a LiteRT file, what a
+    `LitertFile` has of them, where it has any."""
 
     name: str
     path: str
     digest: str
+    choices: tuple[str | None, ...] = ()
+
+    @property
+    def file(self) -> Path | LitertFile:
+        return LitertFile(Path(self.path), *self.choices) if self.choices else Path(self.path)
 
 
 @dataclass(frozen=True)
@@ -124,27 +131,26 @@ class Measure:
         return found
 
 
-def open_network(path: str | Path) -> Network:
+def open_network(file: str | Path | LitertFile) -> Network:
     """The network in a file, which is read now and again by every worker."""
-    path = Path(path)
+    path, choices = (file.path, file.choices) if isinstance(file, LitertFile) else (Path(file), ())
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ExploreError(f"cannot be read: {error.strerror or error}", at=path) from error
-    read(path)
-    return Network(path.stem, str(path), hashlib.sha256(content).hexdigest()[:32])
+    made = Network(path.stem, str(path), hashlib.sha256(content).hexdigest()[:32], choices)
+    read(made.file)
+    return made
 
 
 @lru_cache(maxsize=16)
-def integer_module(
-    path: str, digest: str, batch: int, block: int, tables: bool = False, rounding: str = HALF_UP
-) -> Module:
+def integer_module(network: Network, batch: int, block: int, tables: bool = False, rounding: str = HALF_UP) -> Module:
     """A network after the passes that know of a core only the ``block`` of its products of computed matrices, and
     whether it has tables, and how it may round."""
-    content = Path(path).read_bytes()
-    if hashlib.sha256(content).hexdigest()[:32] != digest:
-        raise ExploreError("the file has changed since the exploration began", at=path, hint="begin again")
-    source, shapes = for_batch(read(path), batch)
+    content = Path(network.path).read_bytes()
+    if hashlib.sha256(content).hexdigest()[:32] != network.digest:
+        raise ExploreError("the file has changed since the exploration began", at=network.path, hint="begin again")
+    source, shapes = for_batch(read(network.file), batch)
     module, _ = module_and_tail(source, shapes, require_quantised=True)
     return PassManager(integer_passes(block, tables=tables, core=True, rounding=rounding)).run(module)
 
@@ -166,7 +172,7 @@ def _integer_form(design: Design) -> tuple[int, bool, str]:
 
 def integers(design: Design, network: Network) -> Module:
     """A network after the passes that designs with cores of like products share; they are done once."""
-    return integer_module(network.path, network.digest, design.config.batch, *_integer_form(design))
+    return integer_module(network, design.config.batch, *_integer_form(design))
 
 
 def compiled(design: Design, network: Network, module: Module | None = None) -> CompiledModel:
@@ -281,12 +287,17 @@ def measured_by() -> str:
 def measure_key(design: Design, network: Network, *, exact: bool = True, networks: Sequence[Network] = ()) -> Key:
     """Where the database keeps what a network costs on a core with a memory, whatever the compiler's knobs.
     ``networks``: all that share the round of a system."""
-    what = f"{'network' if exact else 'layers of network'} {network.digest}"
+    what = f"{'network' if exact else 'layers of network'} {_named(network)}"
     core, memory = machine_texts(design.config, design.rate)
     if design.system is not None:
         core, memory = system_texts(design.system)
-        what += f" of {' '.join(each.digest for each in networks)}" if design.system.split == "networks" else ""
+        what += f" of {' '.join(map(_named, networks))}" if design.system.split == "networks" else ""
     return Key(what, core, memory, measured_by())
+
+
+def _named(network: Network) -> str:
+    """What stands for a network in keys."""
+    return " ".join([network.digest, *(repr(each) for each in network.choices)])
 
 
 def system_texts(system: SystemDesign) -> tuple[str, str]:

@@ -448,6 +448,16 @@ MUTANTS = (
         ("tests/compiler/frontends/litert/test_sums.py",),
     ),
     Mutant(
+        "tails-begin-too-late", "compiler/frontends/litert/cut.py", "case lost",
+        "if info.number in behind or made & set(info.inputs):", "if info.number in behind:",
+        ("tests/compiler/frontends/litert/test_cut.py",),
+    ),
+    Mutant(
+        "signatures-share-a-key", "kept_models.py", "case lost",
+        "model, choices = model.path, model.choices", "model = model.path",
+        ("tests/cli/test_signatures.py",),
+    ),
+    Mutant(
         "normalised-groups-keep-their-axes", "compiler/passes/integer_rows.py", "wrong axis",
         "for place in parts[axis])\n        factor", "for place in parts[axis][:1])\n        factor",
         ("tests/compiler/passes/test_integer_rows.py",),
