@@ -263,8 +263,8 @@ def _load(
 
 def _finish(model: CutModel) -> Finish:
     with IMPORTS:
-        from .compiler.frontends.onnx.cut import Finish
-    return Finish(model.tail)
+        from .compiler.frontends.tail import finish_of
+    return finish_of(model.tail)
 
 
 def _load_host(

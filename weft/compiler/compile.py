@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import prod
 from operator import index
 from os import PathLike
 from pathlib import Path
@@ -176,13 +175,14 @@ def _open_model(
 ) -> OpenModel:
     inputs = source.inputs(shapes)
     decided_by: tuple[str, ...] = ()
+    reader = "from_onnx"
     try:
         types: SymbolicTypes = source.types(shapes)
     except NeedsValueError as error:
         if not _can_be_built_in(source, error):
             raise
         types = SymbolicTypes(tuple(first_axes(inputs)), {}, {}, 1)
-        decided_by = tuple(each.name for each in error.inputs)
+        decided_by, reader = tuple(each.name for each in error.inputs), error.reader
 
     def at(sizes: Mapping[str, int], values: Mapping[str, Array] = {}) -> CompiledModel:
         job.progress(f"compiling for {sizes_text(sizes)}" if sizes else "compiling")
@@ -200,20 +200,12 @@ def _open_model(
                     raise
                 built_in |= {name: values[name] for name in needed}
 
-    return OpenModel(source.name, target.name, inputs, source.output_names, types, at, decided_by)
-
-
-MOST_VALUES = 64
-"""Elements of an input that a model may be compiled for: a rate, lengths, a shape, and no picture."""
+    return OpenModel(source.name, target.name, inputs, source.output_names, types, at, decided_by, reader)
 
 
 def _can_be_built_in(source: Source, error: NeedsValueError) -> bool:
     """Whether what has to be known follows from few integers that a run is given."""
-    return (
-        isinstance(source, Decidable)
-        and bool(error.inputs)
-        and not any(each.dtype.startswith("float") or prod(each.shape) > MOST_VALUES for each in error.inputs)
-    )
+    return isinstance(source, Decidable) and error.is_of_few_integers
 
 
 def folder_dump(folder: str | Path) -> Callable[[str, str], None]:

@@ -550,7 +550,7 @@ class OpenModel:
 
     ``types``: of every tensor, for any size; none where values decide. ``at``: compiles it for sizes by symbol, and for
     values of inputs. Those that have to be known are built in, and no inputs of what it gives. ``decided_by``: of them
-    the ones that are asked for first.
+    the ones that are asked for first. ``reader``: the function of weft that builds values in.
     """
 
     name: str
@@ -560,6 +560,7 @@ class OpenModel:
     types: SymbolicTypes = field(repr=False)
     at: CompileAt = field(repr=False, compare=False)
     decided_by: tuple[str, ...] = ()
+    reader: str = "from_onnx"
 
     @property
     def openness(self) -> str:
@@ -572,5 +573,5 @@ class OpenModel:
         """What to do where it has to be one; ``of_sizes``: how sizes are fixed."""
         if self.decided_by:
             values = ", ".join(f"{name!r}: VALUE" for name in self.decided_by)
-            return f"build them in: weft.from_onnx(MODEL, values={{{values}}}) gives a module without these inputs"
+            return f"build them in: weft.{self.reader}(MODEL, values={{{values}}}) is a model without these inputs"
         return f"fix them {of_sizes}"

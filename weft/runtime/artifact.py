@@ -249,7 +249,7 @@ def _witness_record(witness: Witness, members: _Members) -> records.WitnessRecor
 
 def _tail_record(tail: Tail, members: _Members) -> records.TailRecord:
     return records.TailRecord(
-        member=members.put("tail.onnx", tail.model),
+        member=members.put("tail", tail.model),
         inputs=tail.inputs,
         outputs=tail.outputs,
         operators=tail.operators,
@@ -409,7 +409,7 @@ def _read_witness(witness: records.WitnessRecord, members: dict[str, bytes]) -> 
 
 
 def _read_tail(tail: records.TailRecord, members: dict[str, bytes]) -> Tail:
-    """It is read as an ONNX model by whoever runs it."""
+    """It is read as a model by whoever runs it."""
     return Tail(member(members, tail.member), tail.inputs, tail.outputs, tail.operators, tail.reason)
 
 

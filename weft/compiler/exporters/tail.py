@@ -6,13 +6,17 @@ import onnx
 import onnx.compose
 import onnx.version_converter
 
+from ..frontends.litert.cut import is_tail
 from ..graph.tail import Tail
 from .errors import ExportError
 
 
 def with_tail(model: onnx.ModelProto, tail: Tail) -> onnx.ModelProto:
     """``model``, which is the part before a tail in other operators, and the tail. ExportError where the two have no
-    version of ONNX in common."""
+    version of ONNX in common, and for a tail of another format."""
+    if is_tail(tail.model):
+        raise ExportError(f"a LiteRT model is not written as ONNX as a whole: {tail.reason}",
+                          hint="give a model that ends before it")  # fmt: skip
     whole, end = _in_one_version(model, onnx.load_from_string(tail.model))
     end = onnx.compose.add_prefix(end, "tail/", rename_inputs=False, rename_outputs=False)
     results = {value.name: value for value in (*whole.graph.output, *end.graph.output)}

@@ -1,8 +1,10 @@
-"""Control flow, whose bodies are further graphs of the file. Its course is known while the file is read."""
+"""Control flow, whose bodies are further graphs of the file. Its course is known while the file is read, or the model
+is cut before it."""
 
 from __future__ import annotations
 
-from ...graph import Constant
+from ...graph import Constant, Expr
+from ..errors import NeedsValueError
 from .site import Held, Result, Site, rule
 
 BODIES = {"IF": ("then", "otherwise"), "WHILE": ("condition", "body")}
@@ -11,28 +13,28 @@ BODIES = {"IF": ("then", "otherwise"), "WHILE": ("condition", "body")}
 MOST_STEPS = 100_000
 
 
-def _known(site: Site, held: Held, what: str) -> bool | None:
-    """A condition's value; None if it depends on a run's."""
+def _condition(site: Site, held: Held, what: str) -> Expr:
+    """One bool."""
     if held.expr.dtype != "bool" or held.expr.shape not in ((), (1,)):
         raise site.error(f"{what} must be one bool, not {held.expr.type}")
-    value = site.node.scope.static_value(held.expr)
-    return None if value is None else bool(value.reshape(()))
+    return held.expr
 
 
 @rule("IF")
 def _if(site: Site) -> tuple[Result, ...]:
     """The branch that is known to be taken; else both, and of each result the one that counts."""
     operands = [site.held(index) for index in range(1, len(site.values))]
-    condition = site.held(0)
-    known = _known(site, condition, "the condition")
+    condition = _condition(site, site.held(0), "the condition")
+    known = site.node.scope.static_value(condition)
     if known is not None:
-        return tuple(site.body(site, site.option("then" if known else "otherwise"), operands))
+        return tuple(site.body(site, site.option("then" if known.reshape(()) else "otherwise"), operands))
     one, other = _both(site, operands)
     chosen: list[Result] = []
     for yes, no in zip(one, other, strict=True):
         if yes.shape != no.shape or yes.expr.dtype != no.expr.dtype:
-            raise site.error(f"its branches give {yes.expr.type} and {no.expr.type}, and which one depends on a run")
-        chosen.append(site.where(site.reshape(condition.expr, ()), site.ordered(yes), site.ordered(no)))
+            raise NeedsValueError(site.op, "the condition, whose branches give results of different types,",
+                                  at=site.span, value=condition, reader="from_litert")  # fmt: skip
+        chosen.append(site.where(site.reshape(condition, ()), site.ordered(yes), site.ordered(no)))
     return tuple(chosen)
 
 
@@ -58,17 +60,14 @@ def _while(site: Site) -> tuple[Result, ...]:
     """The body once for each step; whether it goes on must be known before each."""
     values = [site.held(index) for index in range(len(site.values))]
     for _ in range(MOST_STEPS):
-        goes_on = _known(site, site.body(site, site.option("condition"), values)[0], "what the condition gives")
-        if goes_on is None:
-            hint = "convert its body with a signature of its own, and go round the loop outside"
-            raise site.error("whether it goes on depends on values of a run", hint=hint)
-        if not goes_on:
+        goes_on = _condition(site, site.body(site, site.option("condition"), values)[0], "what the condition gives")
+        if not site.known(goes_on, "whether it goes on").reshape(()):
             return tuple(values)
-        values = [_settled(site, each) for each in site.body(site, site.option("body"), values)]
+        values = [settled(site, each) for each in site.body(site, site.option("body"), values)]
     raise site.error(f"it goes on after {MOST_STEPS:,} steps")
 
 
-def _settled(site: Site, held: Held) -> Held:
+def settled(site: Site, held: Held) -> Held:
     """What is known is a constant, so that no step computes the counters of those before it again."""
     if isinstance(held.expr, Constant):
         return held

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...graph import Constant
+from ...graph import Constant, Expr
 from ...graph.dtypes import INTEGERS, numpy_dtype
 from .site import Held, Result, Site, rule
 
@@ -140,7 +140,10 @@ def _split_sizes(site: Site) -> tuple[Result, ...]:
 @rule("SLICE")
 def _slice(site: Site) -> Result:
     held = site.held(0)
-    starts, sizes = site.numbers(1, "the beginning"), site.numbers(2, "the size")
+    sizes = site.numbers(2, "the size")
+    if not site.raw(1).static and -1 not in sizes and len(sizes) == len(held.order):
+        return _moving_piece(site, held, site.raw(1), sizes)
+    starts = site.numbers(1, "the beginning")
     if len(starts) != len(held.order) or len(sizes) != len(starts):
         raise site.error(f"{len(starts)} beginnings and {len(sizes)} sizes do not fit {list(held.shape)}")
     for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
@@ -148,6 +151,20 @@ def _slice(site: Site) -> Result:
         if start < 0 or size < 0 or start + size > held.shape[axis]:
             raise site.error(f"elements {start} to {start + size} are not all in axis {axis} of {list(held.shape)}")
         held = _piece(site, held, axis, start, size)
+    return held
+
+
+def _moving_piece(site: Site, held: Held, starts: Expr, sizes: Sequence[int]) -> Held:
+    """A piece of known size that begins where a run says, in the tensor as a whole: one that would reach out of it ends
+    at its end."""
+    for axis, size in enumerate(sizes):
+        room = held.shape[axis] - size
+        if size < 0 or room < 0:
+            raise site.error(f"a piece of {list(sizes)} is not in {list(held.shape)}")
+        if room:
+            start = site("minimum", site("maximum", site.cast(site.slice(starts, 0, axis, 1), "int64"), 0), room)
+            rows = site("add", start, site.like(np.arange(size), "int64"))
+            held = Held(site.call("gather", held.expr, rows, axis=held.place(axis)), held.order)
     return held
 
 
@@ -306,6 +323,22 @@ def _rank(site: Site) -> Result:
     return site.like(len(site.held(0).order), site.results[0].element)
 
 
+@rule("WHERE")
+def _places(site: Site) -> Result:
+    """Where elements are not zero, a row for each."""
+    return site.like(np.argwhere(site.constant(0, "its operand")), site.results[0].element)
+
+
+@rule("UNIQUE")
+def _unique(site: Site) -> tuple[Result, ...]:
+    """Each element once, in the order in which they first appear, and where each stands there."""
+    x = site.constant(0, "its operand").reshape(-1)
+    values, first, places = np.unique(x, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return (site.like(values[order], site.held(0).expr),
+            site.like(np.argsort(order)[places.reshape(-1)], site.results[1].element))  # fmt: skip
+
+
 @rule("ZEROS_LIKE")
 def _zeros(site: Site) -> Result:
     return site.like(np.zeros(site.made(site.held(0).shape)), site.held(0).expr)
@@ -380,32 +413,41 @@ def _one_hot(site: Site) -> Result:
 
 @rule("DYNAMIC_UPDATE_SLICE")
 def _update_slice(site: Site) -> Result:
-    x, update = site.raw(0), site.raw(1)
-    starts = site.numbers(2, "the place")
+    x, update, place = site.raw(0), site.raw(1), site.raw(2)
     if (
-        len(starts) != len(x.shape)
+        place.shape != (len(x.shape),)
         or len(update.shape) != len(x.shape)
         or any(part > whole for part, whole in zip(update.shape, x.shape, strict=False))
     ):
-        raise site.error(f"a part of shape {list(update.shape)} at {starts} does not fit {list(x.shape)}")
-    starts = [min(max(start, 0), whole - part)
-              for start, whole, part in zip(starts, x.shape, update.shape, strict=True)]  # fmt: skip
+        raise site.error(f"a part of shape {list(update.shape)} at {place.type} does not fit {list(x.shape)}")
     site.made(update.shape)
-    grid = np.stack(np.meshgrid(*(np.arange(size) + start for start, size in zip(starts, update.shape, strict=True)),
-                                indexing="ij"), -1) if x.shape else np.zeros((0,), np.int64)  # fmt: skip
-    return site.call("scatter_nd", x, Constant(grid.astype(np.int64)), update)
+    if not x.shape:
+        return update
+    room = site.integers(whole - part for whole, part in zip(x.shape, update.shape, strict=True))
+    starts = site("minimum", site("maximum", site.cast(place, "int64"), 0), room)
+    grid = Constant(np.stack(np.meshgrid(*map(np.arange, update.shape), indexing="ij"), -1).astype(np.int64))
+    known = site.node.scope.static_value(starts)
+    return site.call("scatter_nd", x, site("add", grid, starts) if known is None else Constant(grid.value + known),
+                     update)  # fmt: skip
 
 
 @rule("REVERSE_SEQUENCE")
 def _reverse_sequence(site: Site) -> Result:
     """The first elements of each row, as many as its length says, in the opposite order."""
     x = site.raw(0)
-    lengths = site.constant(1, "the lengths").reshape(-1)
+    counts = site.raw(1)
     axis, batch = site.axis(site.option("seq_dim"), len(x.shape)), site.axis(site.option("batch_dim"), len(x.shape))
     size = x.shape[axis]
-    if axis == batch or len(lengths) != x.shape[batch] or any(not 0 <= n <= size for n in lengths):
-        raise site.error(f"lengths {lengths.tolist()} do not fit {list(x.shape)}")
-    rows = np.array([[n - 1 - i if i < n else i for i in range(size)] for n in lengths], np.int64)
-    lane = [x.shape[number] if number in (axis, batch) else 1 for number in range(len(x.shape))]
-    places = (rows if batch < axis else rows.T).reshape(lane)
-    return site.call("gather_elements", x, Constant(np.broadcast_to(places, x.shape).copy()), axis=axis)
+    if axis == batch or counts.shape != (x.shape[batch],):
+        raise site.error(f"lengths of type {counts.type} do not fit {list(x.shape)}")
+    known = site.node.scope.static_value(counts)
+    if known is not None and any(not 0 <= n <= size for n in known):
+        raise site.error(f"lengths {known.tolist()} do not fit {list(x.shape)}")
+    rank = len(x.shape)
+    length = site.reshape(
+        site.cast(counts, "int64"), [x.shape[batch] if number == batch else 1 for number in range(rank)]
+    )
+    place = Constant(np.arange(size).reshape([size if number == axis else 1 for number in range(rank)]))
+    turned = site("subtract", site("subtract", length, 1), place)
+    places = site.expand(site.where(site("less_equal", site.like(0, turned), turned), turned, place), x.shape)
+    return site.call("gather_elements", x, places, axis=axis)

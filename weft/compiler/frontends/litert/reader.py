@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...graph import Constant, Expr, GraphError, Span
+from ...graph import Array, Constant, Expr, GraphError, Span
 from ...graph.dtypes import FLOATS, numpy_dtype
 from ..errors import ModelError
 from ..onnx import reader as onnx_reader
@@ -26,7 +26,8 @@ from . import (
     variables,
     window,
 )
-from .control import BODIES
+from .control import BODIES, settled
+from .cut import Part, needed, place_in
 from .file import GraphInfo, OperatorInfo, TensorInfo, supported
 from .kernels import rounding_of
 from .recurrent import STARTS_AT_ZERO
@@ -59,20 +60,19 @@ ACTING = ("ASSIGN_VARIABLE", "CALL_ONCE")
 
 _BRANCH = "its course depends on values of a run"
 _CHANCE = "it is random"
-_DATA = "the shape of its result depends on values"
 REFUSED.update({
     "STABLEHLO_WHILE": _BRANCH, "STABLEHLO_CASE": _BRANCH,
     "HASHTABLE": _TABLE, "HASHTABLE_FIND": _TABLE, "HASHTABLE_IMPORT": _TABLE, "HASHTABLE_SIZE": _TABLE,
     "RANDOM_STANDARD_NORMAL": _CHANCE, "RANDOM_UNIFORM": _CHANCE, "MULTINOMIAL": _CHANCE,
     "STABLEHLO_RNG_BIT_GENERATOR": _CHANCE,
-    "UNIQUE": _DATA, "WHERE": _DATA,
     "DELEGATE": "it was compiled for another device",
 })  # fmt: skip
 
 
-def place_of(info: OperatorInfo, graph: GraphInfo) -> Span:
+def place_of(info: OperatorInfo, graph: GraphInfo, around: str = "") -> Span:
+    """``around``: the place of the operator that runs the graph, with a slash behind it."""
     tensor = graph.tensors[info.outputs[0]].name if info.outputs else ""
-    return Span((f"{info.name}:{info.number}",), tensor)
+    return Span((f"{around}{place_in(info)}",), tensor)
 
 
 def refuse_unknown(graphs: Sequence[GraphInfo], start: int) -> None:
@@ -140,7 +140,7 @@ def variables_of(graphs: Sequence[GraphInfo], start: int, kernels: str) -> tuple
             number = info.options["graph"]
             if not 0 < number < len(graphs) or graphs[number].inputs:
                 raise site.error(f"it runs graph {number} of {len(graphs)}", hint="is the file damaged?")
-            GraphReader(graphs, number, (), memory)._operators()
+            GraphReader(graphs, number, {}, memory)._operators()
             for name, held in memory.values.items():
                 value = site.node.scope.static_value(site.ordered(held))
                 if value is None:
@@ -150,20 +150,39 @@ def variables_of(graphs: Sequence[GraphInfo], start: int, kernels: str) -> tuple
 
 
 class GraphReader:
-    """Reads a graph for values of its inputs. ``inside``: the graphs that run it, the one of a run at the front."""
+    """Reads a graph for values of its inputs, or of other tensors. ``inside``: the graphs that run it, the one of a run
+    at the front; ``around``: the places of the operators that do."""
 
     def __init__(
-        self, graphs: Sequence[GraphInfo], number: int, inputs: Sequence[Held], memory: Memory,
-        inside: tuple[int, ...] = (),
+        self, graphs: Sequence[GraphInfo], number: int, values: Mapping[int, Held], memory: Memory,
+        inside: tuple[int, ...] = (), around: str = "",
     ) -> None:  # fmt: skip
-        self.graphs, self.graph, self.memory = graphs, graphs[number], memory
+        self.graphs, self.graph, self.memory, self.around = graphs, graphs[number], memory, around
         self.inside = (*inside, number)
-        self.values: dict[int, Held] = dict(zip(self.graph.inputs, inputs, strict=True))
+        self.values: dict[int, Held] = dict(values)
 
-    def run(self) -> list[Expr]:
-        """The outputs, with the file's axes."""
-        self._operators()
-        return [self._output(index) for index in self.graph.outputs]
+    def run(self, part: Part) -> list[Expr]:
+        """The outputs of a part of the graph, with the file's axes."""
+        for info in self.graph.operators:
+            if info.number not in part.behind:
+                self._operator(info)
+        return [self._output(index) for index in part.outputs.values()]
+
+    def computed(self, outputs: Mapping[str, int]) -> dict[str, Array]:
+        """Results where the values of all inputs are known: each operator gives constants. Raises ModelError."""
+        wanted = needed(self.graph, outputs.values(), self.values)
+        for info in self.graph.operators:
+            left = [index for index in info.outputs if index not in self.values]
+            if left and wanted & set(left):
+                self._operator(info)
+                site = self._place(place_in(info))
+                self.values |= {index: settled(site, self.values[index]) for index in left if index in self.values}
+        found = {}
+        for name, index in outputs.items():
+            value = self._place(name).node.scope.static_value(self._output(index))
+            assert value is not None  # of operators with constant operands
+            found[name] = value
+        return found
 
     def keep(self, key: Key, held: Held) -> None:
         """Give a variable its value."""
@@ -189,7 +208,9 @@ class GraphReader:
         wanted = len(self.graphs[number].inputs)
         if wanted != len(inputs):
             raise site.error(f"graph {number} takes {wanted} inputs, not {len(inputs)}")
-        reader = GraphReader(self.graphs, number, inputs, self.memory, self.inside)
+        around = f"{site.span.node}/"
+        values = dict(zip(self.graphs[number].inputs, inputs, strict=True))
+        reader = GraphReader(self.graphs, number, values, self.memory, self.inside, around)
         reader._operators()
         return [reader._value(index, site) for index in reader.graph.outputs]
 
@@ -225,14 +246,13 @@ class GraphReader:
         return self.values[index]
 
     def _site(self, info: OperatorInfo) -> Site:
-        site = Site(info.name, place_of(info, self.graph), info, (), (), (), self._body, self.memory)
+        place = place_of(info, self.graph, self.around)
+        site = Site(info.name, place, info, (), (), (), self._body, self.memory)
         values = tuple(None if index < 0 else self._operand(index, site) for index in info.inputs)
         tensors = tuple(None if index < 0 else self.graph.tensors[index] for index in info.inputs)
         results = tuple(self.graph.tensors[index] for index in info.outputs)
         between = tuple(None if index < 0 else self.graph.tensors[index] for index in info.intermediates)
-        return Site(
-            info.name, place_of(info, self.graph), info, values, tensors, results, self._body, self.memory, between
-        )
+        return Site(info.name, place, info, values, tensors, results, self._body, self.memory, between)
 
     def _operand(self, index: int, site: Site) -> Held:
         tensor = self.graph.tensors[index]

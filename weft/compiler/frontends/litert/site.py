@@ -20,7 +20,7 @@ import numpy as np
 from ....roundings import HALF_UP
 from ...graph import Array, Constant, Expr
 from ...graph.dtypes import FLOATS, numpy_dtype
-from ..errors import ModelError
+from ..errors import ModelError, NeedsValueError
 from ..onnx.node import Node
 from ..site import OperatorSite, adds_to
 from .file import OperatorInfo, Quantisation, TensorInfo
@@ -212,6 +212,13 @@ class Site(OperatorSite):
             raise self.error(f"operand {index} must have {len(order)} axes, not {len(held.order)}")
         moved = Held(self.ordered(held, order), tuple(order))
         return self.real_of(moved, self.quantisation(index)).expr
+
+    def known(self, x: Expr, what: str) -> Array:
+        """The value of what must be known at compile time. Raises `NeedsValueError`."""
+        found = self.node.scope.static_value(x)
+        if found is None:
+            raise NeedsValueError(self.op, what, at=self.span, value=x, reader="from_litert")
+        return found
 
     def constant(self, index: int, what: str) -> Array:
         """The value of operand ``index``, which must be known at compile time."""

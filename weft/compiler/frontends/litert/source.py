@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from ...graph import Attrs, Function, GraphError, Module, Span, TensorType, Tuple, Var
+import numpy as np
+
+from ...graph import Array, Attrs, Constant, Function, GraphError, Module, Span, TensorType, Tuple, Var
 from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_symbolic
-from ..errors import ModelError
+from ...graph.tail import Tail
+from ..errors import ModelError, NeedsValueError
 from ..refusals import refuse_floats, refuse_unknown_shapes
+from .cut import (
+    OF_OPEN_SIZE,
+    Part,
+    Rest,
+    as_record,
+    operator_before,
+    operators_behind,
+    place_in,
+    reason_of,
+    taken_by,
+    without_weights,
+)
 from .file import SignatureInfo, TensorInfo, read_file, supported
 from .kernels import DEFAULT, KERNELS
 from .reader import GraphReader, refuse_unknown, variables_of
-from .site import Held
+from .site import Held, Memory
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -26,6 +43,24 @@ def _chosen(signatures: Sequence[SignatureInfo], name: str | None, file: str) ->
         return SignatureInfo("", 0, {}, {})
     known = ", ".join(repr(each.name) for each in signatures)
     raise ModelError(f"{file} has no signature {name!r}", hint=f"it has {known or 'none'}")
+
+
+def _free(name: str, used: set[str]) -> str:
+    """A name that is not used, made of ``name``."""
+    while name in used:
+        name += "_"
+    return name
+
+
+def _fitting(name: str, tensor: TensorInfo, value: Any) -> Array:
+    """A value for an input, whose open sizes may be any. Raises ModelError."""
+    found = np.asarray(value)
+    shape = tuple(-1 if size < 0 else size for size in tensor.open_shape)
+    if found.dtype.kind != np.dtype(tensor.element).kind or found.dtype.kind not in "biuf":
+        raise ModelError(f"the value of {name!r} is {found.dtype}, not {tensor.element}")
+    if len(found.shape) != len(shape) or any(own not in (-1, n) for own, n in zip(shape, found.shape, strict=True)):
+        raise ModelError(f"the value of {name!r} has the shape {list(found.shape)}, not {list(shape)}")
+    return np.ascontiguousarray(found.astype(tensor.element)).reshape(found.shape)
 
 
 class LitertSource:
@@ -46,6 +81,8 @@ class LitertSource:
         self.name = name
         found = read_file(data, file)
         chosen = _chosen(found.signatures, signature, file)
+        self._data, self._kernels, self._signature = data, kernels, signature
+        self._built_in: dict[str, Array] = {}
         self._graphs, self._start, self._graph = found.graphs, chosen.graph, found.graphs[chosen.graph]
         refuse_unknown(self._graphs, self._start)
         self._input_names = self._named(self._graph.inputs, chosen.input_names)
@@ -56,7 +93,89 @@ class LitertSource:
             raise ModelError(f"{file} names an input twice")
         self._memory, self.variables = variables_of(self._graphs, self._start, kernels)
         self.variables = [replace(each, name=self._free(each.name)) for each in self.variables]
+        self._part = Part(dict(zip(self.output_names, self._graph.outputs, strict=True)))
         self.output_names += tuple(each.output for each in self.variables)
+
+    def with_values(self, values: Mapping[str, Any]) -> LitertSource:
+        """The model with these values of inputs, which it then has no more. Raises ModelError for a value that an input
+        cannot have."""
+        fields = dict(self._fields())
+        refuse_unknown_shapes(values, [name for name in fields if name not in self._built_in])
+        made = copy.copy(self)
+        made._built_in = self._built_in | {name: _fitting(name, fields[name], value) for name, value in values.items()}
+        return made
+
+    def cut(self, shapes: Shapes, error: NeedsValueError) -> tuple[LitertSource, Tail]:
+        """The part that can be compiled, and what depends on results whose size, or course, the values of a run
+        decide, which ``error`` met. Raises ``error`` where the model cannot be cut."""
+        if self.variables or self._memory.values:
+            raise error
+        causes: dict[int, NeedsValueError] = {}
+        while True:
+            number = operator_before(self._graph, error)
+            if number in causes or not (error.operator in OF_OPEN_SIZE or self._unknowable(error)):
+                raise error
+            causes[number] = error
+            try:
+                return self._cut_before(shapes, causes)
+            except NeedsValueError as other:
+                error = other
+
+    def _unknowable(self, error: NeedsValueError) -> bool:
+        """Whether no user can know the values: they stand for real numbers, or are many."""
+        fields = dict(self._fields())
+        return (
+            any(each.dtype.startswith("float") or fields[each.name].quantisation is not None for each in error.inputs)
+            or not error.is_of_few_integers
+        )
+
+    def _cut_before(self, shapes: Shapes, causes: Mapping[int, NeedsValueError]) -> tuple[LitertSource, Tail]:
+        graph = self._graph
+        behind = operators_behind(graph, causes)
+        later = {index for info in graph.operators if info.number in behind for index in info.outputs}
+        kept = {name: index for name, index in self._part.outputs.items() if index not in later}
+        reader, _ = self._read(shapes, Part(kept, behind))
+        inputs = {index: name for name, index in self._inputs()}
+        taken = [index for index in taken_by(graph, behind) if not reader.values[index].expr.static]
+        if any(reader.values[index].imaginary is not None for index in taken):
+            raise next(iter(causes.values()))
+        there = {index: name for name, index in kept.items()}
+        used = {*self._input_names, *self.output_names}
+        crossing: dict[str, int] = {}
+        for index in taken:
+            if index not in there and index not in inputs:
+                name = _free(graph.tensors[index].name or f"tensor{index}", {*used, *crossing})
+                crossing[name] = index
+        if not kept and not crossing:  # what is compiled only hands inputs over
+            crossing = {_free(f"{inputs[index]}_taken", used): index for index in taken}
+        if not kept and not crossing:
+            raise ModelError("nothing of this model depends on an input", hint="its results are constants: keep those")
+        given = inputs | there | {index: name for name, index in crossing.items()}
+        head = copy.copy(self)
+        head._part = Part(kept | crossing, behind)
+        head.output_names = tuple(head._part.outputs)
+        rest = Rest(
+            self._kernels, self._signature, {given[index]: index for index in taken},
+            {name: index for name, index in self._part.outputs.items() if index in later},
+            {name: as_record(value) for name, value in self._built_in.items()},
+        )  # fmt: skip
+        operators = tuple((place_in(info), info.name) for info in graph.operators if info.number in behind)
+        model = rest.before(without_weights(self._data, self._graphs, self._start, behind, taken))
+        return head, Tail(model, tuple(rest.inputs), self.output_names, operators, reason_of(causes[min(causes)]))
+
+    def computed(self, given: Mapping[int, Array], outputs: Mapping[str, int]) -> dict[str, Array]:
+        """Tensors of the graph, by name, from others that they follow from. Raises ModelError."""
+        count = len(self._graph.tensors)
+        for index in (*given, *outputs.values()):
+            if not 0 <= index < count:
+                raise ModelError(f"there is no tensor {index} of {count}", hint="compile the model again")
+        values = {index: self._built_in[name] for name, index in self._inputs() if name in self._built_in} | dict(given)
+        held = {index: Held.plain(Constant(np.asarray(value))) for index, value in values.items()}
+        return GraphReader(self._graphs, self._start, held, Memory(kernels=self._kernels)).computed(outputs)
+
+    def _inputs(self) -> list[tuple[str, int]]:
+        """The graph's inputs, by name."""
+        return list(zip(self._input_names, self._graph.inputs, strict=True))
 
     def _free(self, name: str) -> str:
         """A variable's name, changed where an input or an output has it."""
@@ -76,8 +195,7 @@ class LitertSource:
         return tuple(found)
 
     def _fields(self) -> list[tuple[str, TensorInfo]]:
-        fields = [(name, self._graph.tensors[index])
-                  for name, index in zip(self._input_names, self._graph.inputs, strict=True)]  # fmt: skip
+        fields = [(name, self._graph.tensors[index]) for name, index in self._inputs()]
         for name, tensor in fields:
             if not supported(tensor.dtype):
                 raise ModelError(f"input {name!r} is {tensor.dtype}, which is not supported")
@@ -85,9 +203,10 @@ class LitertSource:
 
     def inputs(self, shapes: Shapes) -> tuple[SymbolicInput, ...]:
         """The inputs; a size that the file leaves open has the name ``input.axis``."""
+        fields = [(name, tensor) for name, tensor in self._fields() if name not in self._built_in]
         found = [SymbolicInput(name, tuple(f"{name}.{axis}" if size < 0 else size
                                            for axis, size in enumerate(tensor.open_shape)), tensor.element)
-                 for name, tensor in self._fields()]  # fmt: skip
+                 for name, tensor in fields]  # fmt: skip
         refuse_unknown_shapes(shapes, [each.name for each in found])
         try:
             sizes = bind_sizes(found, shapes)
@@ -98,29 +217,31 @@ class LitertSource:
 
     def module(self, shapes: Shapes = {}, *, require_quantised: bool = False) -> Module:  # noqa: B006
         """The graph for these shapes of the inputs. Raises ModelError."""
-        _, module = self._read(shapes)
+        _, module = self._read(shapes, self._part)
         if require_quantised:
             refuse_floats(module)
         return module
 
-    def _read(self, shapes: Shapes) -> tuple[GraphReader, Module]:
+    def _read(self, shapes: Shapes, part: Part) -> tuple[GraphReader, Module]:
+        """What is read of the graph, and as a module."""
         params = []
         for each in self.inputs(shapes):
             still = [size for size in each.shape if isinstance(size, str)]
             if still:
                 raise ModelError(f"the size {still[0]!r} is open", hint="give the shape of the input with shapes=")
             params.append(Var(each.name, TensorType(each.at({}), each.dtype), Span((), each.name)))
-        plain = [Held.plain(param) for param in params]
-        count = len(self._graph.inputs)
+        given = {param.name: Held.plain(param) for param in params}
+        given |= {name: Held.plain(Constant(value, name)) for name, value in self._built_in.items()}
         memory = replace(self._memory, values=dict(self._memory.values), names=list(self._memory.names))
-        reader = GraphReader(self._graphs, self._start, plain[:count], memory)
-        for variable, held in zip(self.variables, plain[count:], strict=True):
-            reader.keep(variable.key, held)
-        outputs = reader.run()
+        reader = GraphReader(self._graphs, self._start, {index: given[name] for name, index in self._inputs()}, memory)
+        for variable in self.variables:
+            reader.keep(variable.key, given[variable.name])
+        outputs = reader.run(part)
         for variable in self.variables:
             outputs.append(reader.ordered(reader.kept(variable.key), variable.output))
         body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
-        function = Function(tuple(params), body, Attrs({"name": "main", "outputs": self.output_names}))
+        names = (*part.outputs, *(each.output for each in self.variables))
+        function = Function(tuple(params), body, Attrs({"name": "main", "outputs": names}))
         return reader, Module(function)
 
     def types(self, shapes: Shapes) -> SymbolicTypes:
@@ -128,10 +249,16 @@ class LitertSource:
         inputs = self.inputs(shapes)
 
         def at(sizes: Mapping[str, int]) -> dict[str, TensorType]:
-            reader, module = self._read({each.name: each.at(sizes) for each in inputs})
+            chosen = {each.name: each.at(sizes) for each in inputs}
+            try:
+                reader, module = self._read(chosen, self._part)
+            except NeedsValueError as error:
+                reader, module = self._read(chosen, self.cut(chosen, error)[0]._part)
             types = {param.name: param.tensor_type for param in module.main.params}
             for info in self._graph.operators:
                 for index in info.outputs:
+                    if index not in reader.values:  # behind a cut
+                        continue
                     held = reader.values[index]
                     types.setdefault(self._graph.tensors[index].name or f"tensor{index}",
                                      TensorType(held.shape, held.expr.dtype))  # fmt: skip
