@@ -10,6 +10,7 @@ PAIR_IMAGES = ("tests/compiler/targets/cpu/test_pair_convolutions.py",)
 IMAGES = ("tests/compiler/targets/cpu/test_convolution.py",)
 LEVELS = ("tests/compiler/targets/cpu/test_levels.py",)
 DEPTHWISE = ("tests/compiler/targets/cpu/test_depthwise.py",)
+FEW_CHANNELS = ("tests/compiler/targets/cpu/test_few_channels.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 
 SMALL_MOVES = ("tests/compiler/targets/loops/test_small_moves.py",)
@@ -188,6 +189,14 @@ MUTANTS = (
     Mutant(
         "taps-are-as-far-apart-as-pixels", "compiler/targets/cpu/llvm/micro_kernels.py", "stride",
         "row * row_stride + tap * tap_stride, []", "row * row_stride + tap * row_stride, []", DEPTHWISE,
+    ),
+    Mutant(
+        "all-pixels-of-a-tile-are-the-first", "compiler/targets/cpu/llvm/micro_kernels.py", "stride",
+        "row * row_stride + first * QUAD, I8)", "first * QUAD, I8)", FEW_CHANNELS,
+    ),
+    Mutant(
+        "channels-nobody-uses-have-weights", "compiler/targets/loops/few_channels.py", "forgotten part",
+        "wide = np.zeros((made,", "wide = np.ones((made,", FEW_CHANNELS,
     ),
     Mutant(
         "multipliers-whatever-their-shifts", "compiler/targets/loops/narrow_requantise.py", "forgotten part",

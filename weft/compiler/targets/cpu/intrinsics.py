@@ -208,6 +208,25 @@ def grouped_dot(rows: int, block: int, group: int, row_stride: int) -> TensorInt
 
 
 @lru_cache(maxsize=1024)
+def lane_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
+    """``acc[r, l] += sum of a[r, l, q] * b[l, q]`` over four bytes q: uint8 times int8, into int32. Each lane has data
+    of its own."""
+    return tensor_intrinsic(
+        _name("lane_product", rows, lanes, row_stride),
+        operands=[
+            tile("acc", (rows, lanes), "int32", REGISTER, "inout", align=1),
+            tile("a", (rows, lanes, QUAD), "uint8", "global", "in", strides=(row_stride, QUAD, 1), align=1),
+            tile("b", (lanes, QUAD), "int8", "global", "in", align=1),
+        ],
+        loops={"row": rows, "lane": lanes, "q": QUAD},
+        meaning=lambda acc, a, b, row, lane, q: acc.store(
+            (row, lane), acc[row, lane] + a[row, lane, q].astype("int32") * b[lane, q].astype("int32")
+        ),
+        emits=MicroKernel("lane_product", (rows, lanes, row_stride)),
+    )
+
+
+@lru_cache(maxsize=1024)
 def interleaved(size: int, stride: int) -> TensorIntrinsic:
     """``out[i, j] = a[j, i]``, float32, of two rows ``stride`` elements apart: one element of each in turn."""
     return _interleaved("interleaved", "float32", 2, size, stride)
@@ -294,6 +313,7 @@ KINDS: dict[str, tuple[Callable[..., TensorIntrinsic], int]] = {
     "pair_product": (pair_product, 3),
     "grouped_product": (grouped_product, 4),
     "grouped_dot": (grouped_dot, 4),
+    "lane_product": (lane_product, 3),
     "interleaved": (interleaved, 2),
     "interleaved_bytes": (interleaved_bytes, 2),
     "interleaved_halves": (interleaved_halves, 2),

@@ -8,6 +8,7 @@ from ..loops.blocked import BlockedKernels
 from ..loops.byte_product import ByteProductKernels
 from ..loops.convolution import ConvolutionKernels
 from ..loops.depthwise import DepthwiseKernels
+from ..loops.few_channels import FewChannelsKernels
 from ..loops.pair_product import PairProductKernels
 from ..loops.plain import PlainKernels
 from ..loops.product import ProductKernels
@@ -16,6 +17,7 @@ from ..loops.weight_only import WeightOnlyKernels
 from .attention import CpuAttention
 from .convolution import CpuConvolutions
 from .depthwise import CpuDepthwise
+from .few_channels import CpuFewChannels
 from .processor import Processor
 from .products import CpuProducts
 from .schedules import schedule_blocked, schedule_plain
@@ -33,6 +35,7 @@ def loop_target(processor: Processor) -> LoopTarget:
         BlockProductKernels(CpuBlockProducts(processor)),
         PairProductKernels(CpuProducts(processor)), ProductKernels(CpuProducts(processor)),
         ByteProductKernels(CpuProducts(processor)),
+        FewChannelsKernels(CpuFewChannels(processor)),
         ConvolutionKernels(CpuConvolutions(processor)), DepthwiseKernels(CpuDepthwise(processor)),
         BlockedKernels(schedule_blocked),
         PlainKernels(schedule_plain),

@@ -256,7 +256,7 @@ def _reduce_part_of_row(schedule: te.Schedule, name: str) -> None:
     *outer, last = schedule.get_loops(written)
     whole, part = schedule.split(last, largest_divisor(extent_of(schedule, last), LONGEST_PART))
     schedule.compute_at(name, whole)
-    _reduce_in_registers(schedule, name)
+    reduce_in_registers(schedule, name)
     for loop in outer:
         schedule.parallel(loop)
     schedule.vectorize(part)
@@ -375,14 +375,16 @@ def schedule_blocked(schedule: te.Schedule, reductions: Sequence[str]) -> None:
             schedule.set_scope(name, REGISTER)
             schedule.compute_at(name, outer)
         for name in reductions:
-            _reduce_in_registers(schedule, name)
+            reduce_in_registers(schedule, name)
         schedule.unroll(inner)
     for loop in outside:
         schedule.parallel(loop)
     schedule.vectorize(lane)
 
 
-def _reduce_in_registers(schedule: te.Schedule, name: str) -> None:
+def reduce_in_registers(schedule: te.Schedule, name: str) -> None:
+    """Let a stage in scope `REGISTER` reduce with lanes over the innermost loop of its result; short loops are written
+    out."""
     reduced, kept = split_loops(schedule, name)
     schedule.reorder(*reduced, *kept)
     for stages in _sums_of_sums(schedule, name):

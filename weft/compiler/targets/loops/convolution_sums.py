@@ -35,7 +35,7 @@ def float_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, 
     wide[:, :channels] = weights
     packed = wide.reshape(out // tile.lanes, tile.lanes, blocks, block, *kernel)
     w = operands.array(np.moveaxis(packed, (1, 3), (-1, -2)))
-    kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(block, "kb"), _window(kernel)
+    kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(block, "kb"), window_axes(kernel)
     at, first = reader(call, layout), _first_block(call, tile, blocks)
 
     def value(n: tir.Expr, o: tir.Expr, *rest: tir.Expr) -> te.Reduction:
@@ -63,7 +63,7 @@ def pair_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, w
     packed = _packed(weights, layout, tile, PAIR)
     _, blocks, *kernel, steps, _, _ = packed.shape
     w = operands.array(packed)
-    kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), _window(kernel)
+    kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), window_axes(kernel)
     q = te.reduce_axis(PAIR, "q")
     at, first = reader(call, layout), _first_block(call, tile, blocks)
 
@@ -91,7 +91,7 @@ def word_sums(
     lanes_last = together == QUAD
     w = operands.array(packed.swapaxes(-1, -2) if lanes_last else packed)
     wide = te.compute(data.shape, lambda *index: data[index].astype("int16"), WORDS)
-    kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), _window(kernel)
+    kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), window_axes(kernel)
     q = te.reduce_axis(together, "q")
     at, first = reader(call, layout), _first_block(call, tile, blocks)
 
@@ -112,7 +112,7 @@ def byte_sums(
     packed = packed_bytes(weights, layout, tile) if paired is None else paired.most
     _, blocks, *kernel, steps, _, _ = packed.shape
     w = operands.array(packed)
-    kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), _window(kernel)
+    kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), window_axes(kernel)
     q = te.reduce_axis(QUAD, "q")
     at, first = reader(call, layout), _first_block(call, tile, blocks)
 
@@ -146,7 +146,7 @@ def grouped_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout
     """Where a block holds several groups that each make as many channels as they take."""
     block, group = layout.block, weights.shape[1]
     out, _, *kernel = weights.shape
-    window, at = _window(kernel), reader(call, layout)
+    window, at = window_axes(kernel), reader(call, layout)
     integer = data.dtype == "uint8"
     quad = QUAD if integer else 1
     split = weights.reshape(out // block, block, group // quad, quad, *kernel)
@@ -167,7 +167,8 @@ def grouped_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout
     return _accumulator(call, tile, bytes_ if integer else floats)
 
 
-def _window(kernel: Sequence[int]) -> list[te.ReduceAxis]:
+def window_axes(kernel: Sequence[int]) -> list[te.ReduceAxis]:
+    """The loops over a window."""
     return [te.reduce_axis(size, name) for size, name in zip(kernel, ("kd", "kh", "kw")[-len(kernel) :], strict=True)]
 
 

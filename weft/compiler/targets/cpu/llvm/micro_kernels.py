@@ -169,6 +169,19 @@ def _grouped_dot(emitter: LoopEmitter, call: IntrinsicCall, rows: int, block: in
                 builder.store(step(builder, before, picked(builder, value, places), weight), target, align=4)
 
 
+def _lane_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int) -> None:
+    builder = emitter.builder
+    for first, count in _registers(emitter, lanes):
+        step = byte_form(emitter.target, count).step
+        weight = _load(emitter, call, "b", first * QUAD, count * QUAD, I8)
+        for row in range(rows):
+            pointer = _pointer(emitter, call, "a", row * row_stride + first * QUAD, I8)
+            value = builder.load(pointer, align=1, typ=ll.VectorType(I32, count))
+            target = _pointer(emitter, call, "acc", row * lanes + first, I32)
+            before = builder.load(target, align=4, typ=ll.VectorType(I32, count))
+            builder.store(step(builder, before, value, weight), target, align=4)
+
+
 def _interleaved(
     kind: ll.Type, count: int, align: int, emitter: LoopEmitter, call: IntrinsicCall, size: int, stride: int
 ) -> None:
@@ -209,6 +222,7 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "pair_product": _pair_product,
     "grouped_product": _grouped_product,
     "grouped_dot": _grouped_dot,
+    "lane_product": _lane_product,
     "interleaved": partial(_interleaved, FLOAT, 2, 4),
     "interleaved_bytes": partial(_interleaved, I8, QUAD, 1),
     "interleaved_halves": partial(_interleaved, I16, PAIR, 2),
