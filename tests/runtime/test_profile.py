@@ -289,6 +289,8 @@ def test_the_command_writes_everything_into_one_folder(tmp_path: Path) -> None:
     }  # fmt: skip
     records = json.loads((tmp_path / "found" / "layers.json").read_text())
     assert sum(record["cycles_array"] for record in records) == sum(record["gemm_busy"] for record in records)
+    assert all(record["layer"] in record["least_of"] and record["least"] > 0 for record in records)
+    assert "of the least" in (tmp_path / "found" / "report.txt").read_text()
     assert (tmp_path / "found" / "report.txt").read_text().splitlines()[0].strip() == (
         "digits on pynq, device model: why is it slow (cycles)"
     )

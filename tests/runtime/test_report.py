@@ -168,6 +168,21 @@ def test_tables_of_a_profile_show_its_records(module: LoadedModule) -> None:
     assert "add elementwise · ·" in " ".join(squeezed(bound_table(profiled)))
 
 
+def test_the_table_of_bounds_shows_the_least_of_layers_together_once(module: LoadedModule) -> None:
+    (layer,) = profile(module.model, module.runs, "fsim").layers
+    profiled = replace(profile(module.model, module.runs, "fsim"), layers=(layer,) * 3)
+    both, alone = ["one", "two"], ["three"]
+    least = [{"least": 10, "times_the_least": times, "least_of": names}
+             for times, names in ((1.5, both), (1.5, both), (1.25, alone))]  # fmt: skip
+    records = bound_records(profiled, least)
+    assert [each["times_the_least"] for each in records] == [1.5, 1.5, 1.25]
+    lines = squeezed(bound_table(profiled, least, 3 * layer.cycles // 2))
+    assert [line.rpartition(" ")[2] for line in lines if line.startswith("add ")] == ["1.500x", '"', "1.250x"]
+    assert any(line.startswith("total") and line.endswith(f"{3 * layer.cycles / (3 * layer.cycles // 2):.3f}x")
+               for line in lines)  # fmt: skip
+    assert "of the least" not in " ".join(squeezed(bound_table(profiled)))
+
+
 def test_outcomes_without_a_figure_have_a_reason() -> None:
     outcomes = [
         Outcome("as it is", 100, {"a": 60, "b": 40}),

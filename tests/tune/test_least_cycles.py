@@ -21,7 +21,7 @@ from weft.runtime.profile import profile
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
 from weft.tune.least_cycles import FARTHEST, LeastCycles, _Program, least_cycles
-from weft.tune.least_report import least_line, least_records
+from weft.tune.least_report import layer_records, least_line, least_records
 from weft.tune.tasks import tasks_of
 
 from tests.compiler.targets.accel.operators.test_weight_groups import layer as of_weights
@@ -274,3 +274,26 @@ def test_each_stretch_stands_beside_what_it_took() -> None:
     assert chains
     assert all(each["times_the_least"] > 0.9 for each in records)
     assert f"{least.cycles:,} cycles" in least_line(least, measured.cycles)
+
+
+def test_each_layer_has_the_least_of_its_stretch() -> None:
+    """Layers that only one bound holds for have it in common, chains included; all layers are in one stretch."""
+    x = variable(1, 64, 14, 14)
+    body: Expr = quantised(x)
+    for filters in (192, 64, 192, 64, 320):
+        body = layer(body, filters, kernel=1 if filters == 64 else 3, pads=int(filters != 64))
+    module, rate = module_of(x, body), DramRate()
+    model = compiled(module, PYNQ, rate)
+    measured = profile(model, predict_runs(model, memory(rate)), "model", memory(rate))
+    least = bound(module, PYNQ, rate)
+    records = layer_records(least, measured)
+    cycles = {item.layer.name: item.cycles for item in measured.layers}
+    assert len(records) == len(cycles)
+    for name, record in zip(cycles, records, strict=True):
+        assert name in record["least_of"]
+        taken = sum(cycles[each] for each in record["least_of"])
+        assert taken / record["times_the_least"] == pytest.approx(record["least"], abs=0.5)
+    groups = {tuple(each["least_of"]): each["least"] for each in records}
+    assert [name for names in groups for name in names] == list(cycles)
+    assert sum(groups.values()) == pytest.approx(least.cycles, abs=len(groups))
+    assert [each["least"] for each in least_records(least, measured) if each["cycles"]] == list(groups.values())

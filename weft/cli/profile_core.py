@@ -45,7 +45,7 @@ from ..runtime.tables import Record
 from ..runtime.trace import write_runs
 from ..sim.dram import DramModel
 from ..tune.least_cycles import LeastCycles, least_cycles
-from ..tune.least_report import least_line, least_records, least_table
+from ..tune.least_report import layer_records, least_line, least_records, least_table
 from .memory import with_banks
 from .output import (
     check_folders,
@@ -76,7 +76,13 @@ def profile_on_core(request: ProfileRequest) -> None:
         status.update(f"running on {device}")
         runs, counted = _timed_runs(compiled, device, dram, status)
         measured = profile(compiled, runs, device if counted is None else MODEL, dram)
-        tables: list[RenderableType] = [cause_table(measured), bound_table(measured), gemm_table(measured)]
+        least, by_layer = None, []
+        if again is not None:
+            status.update("counting what every program takes")
+            least = again.least()
+            by_layer = layer_records(least, measured)
+        bounds = bound_table(measured, by_layer, least.cycles if least else 0)
+        tables: list[RenderableType] = [cause_table(measured), bounds, gemm_table(measured)]
         if counted is not None:
             tables = [*measured_tables(counted.programs, counted.classes, counted.clock_mhz), Text(ONLY_WHOLE), *tables]
         rows = dram_record(dram, [run.result.dram for run in runs], sum(run.result.cycles or 0 for run in runs))
@@ -89,15 +95,12 @@ def profile_on_core(request: ProfileRequest) -> None:
             status.update("predicting other hardware")
             outcomes = what_if(compiled, dram, again.recompiled if again is not None else None)
             tables.append(outcome_table(outcomes))
-        least = None
-        if again is not None:
-            status.update("counting what every program takes")
-            least = again.least()
+        if least is not None:
             tables.append(least_table(least, measured))
         status.update(f"writing {folder}")
         folder.mkdir(parents=True, exist_ok=True)
         print_report(tables, folder / "report.txt")
-        write_json(measured, folder / "layers.json")
+        write_json(measured, folder / "layers.json", by_layer)
         slices = write_runs(compiled, runs, folder / "trace.perfetto.json.gz")
         try:
             write_plots(measured, folder)
@@ -107,7 +110,7 @@ def profile_on_core(request: ProfileRequest) -> None:
         board = {} if counted is None else {"measured": {"programs": counted.programs, "engines": counted.classes,
                                                          "clock_mhz": counted.clock_mhz}}  # fmt: skip
         memory = {} if rows is None else {"dram": rows}
-        print_json({**board, **memory, "causes": cause_records(measured), "bounds": bound_records(measured),
+        print_json({**board, **memory, "causes": cause_records(measured), "bounds": bound_records(measured, by_layer),
                     "gemm": gemm_records(measured), "what_if": outcome_records(outcomes),
                     **({"least": least_records(least, measured)} if least is not None else {})})  # fmt: skip
         return

@@ -218,6 +218,8 @@ def layer_profile_records(profile: Profile) -> list[dict[str, Any]]:
     ]
 
 
-def write_json(profile: Profile, path: Path) -> None:
-    """Write :func:`layer_profile_records`."""
-    path.write_text(json.dumps(layer_profile_records(profile), indent=1) + "\n")
+def write_json(profile: Profile, path: Path, more: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Write :func:`layer_profile_records`, each with what else is known of its layer."""
+    records = layer_profile_records(profile)
+    whole = [{**record, **each} for record, each in zip(records, more, strict=True)] if more else records
+    path.write_text(json.dumps(whole, indent=1) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -20,6 +21,8 @@ _GEMM_CLASSES = (
     *("memory", "instruction", "conflict", "send", "idle"),
 )
 _NONE = "·"
+_DITTO = '"'
+"""As in the row above, with which it is counted together."""
 
 
 def cause_records(profile: Profile) -> list[Record]:
@@ -51,9 +54,10 @@ def cause_table(profile: Profile) -> RenderableType:
     return records_table(title, columns, records, [run, parts])
 
 
-def bound_records(profile: Profile) -> list[Record]:
-    """For each layer the cycles that it needs at least, and how many times the greatest of them it takes."""
-    return [
+def bound_records(profile: Profile, least: Sequence[Record] = ()) -> list[Record]:
+    """For each layer the cycles that it needs at least, and how many times the greatest of them it takes. ``least``:
+    of each layer, what else is known of the best that a program reaches (`tune.least_report.layer_records`)."""
+    records = [
         {
             "layer": item.layer.name,
             "kind": item.layer.kind,
@@ -70,11 +74,13 @@ def bound_records(profile: Profile) -> list[Record]:
         }
         for item in profile.layers
     ]
+    return [{**record, **more} for record, more in zip(records, least, strict=True)] if least else records
 
 
-def bound_table(profile: Profile) -> RenderableType:
-    """:func:`bound_records`, and their sum."""
-    records = bound_records(profile)
+def bound_table(profile: Profile, least: Sequence[Record] = (), least_cycles: int = 0) -> RenderableType:
+    """:func:`bound_records`, and their sum. Layers that share what no program gets below are shown with it once.
+    ``least_cycles``: what no program for the whole gets below."""
+    records = bound_records(profile, least)
     total = {
         "layer": "total",
         **total_of(records, "compute", "array", "vector", "memory", "dram_bytes", "cycles", "limit"),
@@ -88,6 +94,12 @@ def bound_table(profile: Profile) -> RenderableType:
         count("cycles"), Column("times_the_limit", "of the bound", "{:.2f}x".format, number=True),
         words("bound_by", "bound by"),
     ]  # fmt: skip
+    if least:
+        columns.append(Column("times_the_least", "of the least", "{:.3f}x".format, number=True))
+        total["times_the_least"] = total["cycles"] / least_cycles if least_cycles else None
+        shared = [each["least_of"] == before["least_of"] for before, each in pairwise(records)]
+        records = [{**each, "times_the_least": _DITTO} if same else each
+                   for each, same in zip(records, [False, *shared], strict=True)]  # fmt: skip
     return records_table("what each layer needs at least (cycles)", columns, records, [total])
 
 

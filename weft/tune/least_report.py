@@ -2,47 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.console import RenderableType
 
 from ..runtime.profile import Profile
 from ..runtime.tables import Column, Record, count, records_table, words
-from .least_cycles import LeastCycles
+from .least_cycles import LeastCycles, Stretch
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Stretches with a measured layer in common, and the numbers of the measured layers in them."""
+
+    stretches: tuple[Stretch, ...]
+    items: tuple[int, ...]
+    cycles: int
+
+    @property
+    def least(self) -> float:
+        return sum(each.cycles for each in self.stretches)
+
+    @property
+    def times_the_least(self) -> float | None:
+        return self.cycles / self.least if self.least else None
 
 
 def least_records(least: LeastCycles, measured: Profile) -> list[Record]:
     """For each stretch its layers, the cycles that every program takes for them, and those of this one. Stretches with
     a layer in common, as chains are of their parts, are one record."""
+    return [
+        {
+            "first": row.stretches[0].layers[0], "last": row.stretches[-1].layers[-1],
+            "layers": sum(len(each.layers) for each in row.stretches),
+            "limits": list(dict.fromkeys(each.limit for each in row.stretches)), "least": round(row.least),
+            "cycles": row.cycles, "times_the_least": row.times_the_least,
+        }
+        for row in _rows(least, measured)
+    ]  # fmt: skip
+
+
+def layer_records(least: LeastCycles, measured: Profile) -> list[Record]:
+    """For each measured layer how its stretch stands to what no program gets below, and the layers of that stretch."""
+    names = [item.layer.name for item in measured.layers]
+    found: list[Record] = [{}] * len(names)
+    for row in _rows(least, measured):
+        for item in row.items:
+            found[item] = {"least": round(row.least), "times_the_least": row.times_the_least,
+                           "least_of": [names[each] for each in row.items]}  # fmt: skip
+    return found
+
+
+def _rows(least: LeastCycles, measured: Profile) -> list[_Row]:
     stretches = [each for program in least.programs for each in program]
     number_of = {name: number for number, each in enumerate(stretches) for name in each.layers}
-    cycles = [0] * len(stretches)
-    follows = [False] * len(stretches)  # the record of the stretch before
+    items: list[list[int]] = [[] for _ in stretches]
+    follows = [False] * len(stretches)  # the row of the stretch before
     last = 0
-    for item in measured.layers:
+    for place, item in enumerate(measured.layers):
         found = [number_of[name] for name in _parts(item.layer.name, number_of)]
         last = found[-1] if found else last  # what only moves bytes counts to the stretch before
-        cycles[last] += item.cycles
+        items[last].append(place)
         for number in range(min(found, default=last), last):
             follows[number + 1] = True
-    records: list[Record] = []
-    for stretch, taken, joined in zip(stretches, cycles, follows, strict=True):
-        if joined:
-            before = records.pop()
-            layers, limits = before["layers"] + len(stretch.layers), [*before["limits"], stretch.limit]
-            records.append(_record(before["first"], stretch.layers[-1], layers, before["least"] + stretch.cycles,
-                                   before["cycles"] + taken, limits))  # fmt: skip
-        else:
-            records.append(_record(stretch.layers[0], stretch.layers[-1], len(stretch.layers), stretch.cycles, taken,
-                                   [stretch.limit]))  # fmt: skip
-    return records
-
-
-def _record(first: str, last: str, layers: int, least: float, cycles: int, limits: Sequence[str]) -> Record:
-    return {
-        "first": first, "last": last, "layers": layers, "limits": list(dict.fromkeys(limits)), "least": round(least),
-        "cycles": cycles, "times_the_least": cycles / least if least else None,
-    }  # fmt: skip
+    rows: list[_Row] = []
+    for stretch, places, joined in zip(stretches, items, follows, strict=True):
+        before = rows.pop() if joined else _Row((), (), 0)
+        cycles = before.cycles + sum(measured.layers[each].cycles for each in places)
+        rows.append(_Row((*before.stretches, stretch), (*before.items, *places), cycles))
+    return rows
 
 
 def _parts(name: str, known: dict[str, int]) -> list[str]:
