@@ -154,6 +154,21 @@ MUTANTS = (
         "passes/test_unfold_input.py",
     ),
     _fault(
+        "phases-of-columns-as-rows", "passes/dilation_phases.py", "swapped operands",
+        "perm=(0, 3, 5, 1, 2, 4)", "perm=(0, 5, 3, 1, 2, 4)",
+        "passes/test_dilation_phases.py",
+    ),
+    _fault(
+        "phases-filled-up-with-zeros", "passes/dilation_phases.py", "check ignored",
+        'float(anchor.attr("pad_value")) if _has(anchor, "pad_value") else LEAST_VALUE', "0.0",
+        "passes/test_dilation_phases.py",
+    ),
+    _fault(
+        "phases-beside-a-gate", "passes/dilation_phases.py", "check ignored",
+        "readers != [anchor] or any(", "readers != [anchor] and any(",
+        "passes/test_dilation_phases.py",
+    ),
+    _fault(
         "columns-from-the-right-padding", "operators/builder.py", "wrong field",
         "row, column = y * step - top, x - left", "row, column = y * step - top, x - right",
         "test_random_shapes.py", "test_kernels.py",

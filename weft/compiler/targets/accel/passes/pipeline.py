@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from .....hw.config import CoreConfig
+from .....hw.dram_rate import DramRate
 from ....passes.manager import Pass
 from ..operators.packed_layout import Blocks
 from .behind_moves import behind_moves
 from .channel_moves import channel_moves
+from .dilation_phases import dilation_phases
 from .elementwise_shapes import elementwise_shapes
 from .fit_scratchpads import fit_scratchpads, why_not_kernel
 from .flatten_into_kernel import flatten_into_kernel
@@ -26,7 +28,7 @@ def accel_passes(
     ``core``: what its scratchpads are too small for goes to the host; without, they are taken to be large enough.
     ``chains``: whether results may stay on the core for the layer that reads them.
     """
-    fit = [fit_scratchpads(core)] if core is not None else []
+    fit = [dilation_phases(core, DramRate.of(core)), fit_scratchpads(core)] if core is not None else []
     return [
         *([tables_on_host] if core is not None and not core.tables else []),
         tables_as_ramps(blocks, bytes_per_cycle),
