@@ -12,8 +12,8 @@ those of `--positions`, with attention, norms and an int8 cache: one layer of 30
 Their cycles, times how often they come, are the step's: programs run one after another. `--core`: `pynq`, `wide`, or
 `port32`, which is `pynq` with a port of 32 bytes, as boards with a Zynq UltraScale+ may have. Its bound also counts the
 cache, read once. The host's part (rotary positions, normalisation, softmax) is in no cycle; how many kernels it has is
-printed, and how many bytes of the cache, which stays in the core's memory, it writes. The same targets hold, and for
-`port32` tokens a second.
+printed, in how many calls they run, and how many bytes of the cache, which stays in the core's memory, it writes. The
+same targets hold, and for `port32` tokens a second.
 
     python benchmarks/core/language.py --json language.json
     python benchmarks/core/language.py --rtl
@@ -27,12 +27,13 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 import weft
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call
-from weft.compiler.model import CoreStep, HostStep
+from weft.compiler.model import CoreStep, HostStep, LaunchStep
 from weft.hw.config import PYNQ, WIDE, CoreConfig
 from weft.quantise.plan import Plan
 from weft.runtime.profile_whatif import predict_runs
@@ -171,6 +172,13 @@ def bytes_of_cache(model: weft.CompiledModel, position: int) -> tuple[int, int]:
     return written[1], written[2]
 
 
+def calls_of(step: HostStep) -> int:
+    """Of machine code: one for kernels without anything between them, and none where a state stays on the core."""
+    if step.resident is not None:
+        return 0
+    return sum(is_kernel for is_kernel, _ in groupby(isinstance(each, LaunchStep) for each in step.program.steps))
+
+
 def inputs_of(plan: Plan, position: int) -> list[dict[str, np.ndarray]]:
     random = np.random.default_rng(1)
     params = plan.module.main.params
@@ -208,6 +216,8 @@ def step_measured(shape: str, positions: int, core8: CoreConfig) -> tuple[list[R
             kernels = sum(layer.device != "core" for layer in model.layers)
             records.append(Record(core.name, part.name, f"programs and kernels of the host, {bits} bits",
                                   f"{programs} and {kernels}"))  # fmt: skip
+            calls = sum(calls_of(step) for step in model.steps if isinstance(step, HostStep))
+            records.append(Record(core.name, part.name, f"calls of the host's machine code, {bits} bits", calls))
             if part.cache:
                 every, new = bytes_of_cache(model, size.positions - 1)
                 records.append(Record(core.name, part.name, f"bytes of the cache that a token writes, {bits} bits",

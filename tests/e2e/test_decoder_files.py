@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ import numpy.typing as npt
 import pytest
 import weft
 from onnx import TensorProto, helper, numpy_helper
+from weft.cli import app
+from weft.cli.errors import run
+from weft.cli.output import err
 from weft.compiler.frontends import read
 from weft.runtime.module import LoadedModule
 from weft.runtime.session_sizes import session_shapes
@@ -147,3 +151,16 @@ def test_a_file_of_onnxruntime_genai(packed: bool, wide: int | None, pieces: tup
             found = session.prefill(tokens[session.position : session.position + count])
             np.testing.assert_allclose(found, wanted[session.position - 1], rtol=0, atol=2e-5, err_msg=f"turn {turn}")
         session.rewind()
+
+
+def test_generate_says_that_the_core_has_nothing_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its weights are integers, but what they meet is not."""
+    (tmp_path / "decoder.onnx").write_bytes(genai_file(packed=True, layers=1))
+    words = ["generate", str(tmp_path / "decoder.onnx"), "-p", "\x01\x02", "-n", "2", "--positions", "6"]
+    texts = []
+    for options, told in ((["--config", "tiny"], True), (["--target", "cpu"], False)):
+        assert run(app, [*words, *options], err) == 0
+        shown = capsys.readouterr()
+        texts.append(shown.out)
+        assert ("nothing of the model runs on the core" in " ".join(shown.err.split())) == told
+    assert texts[0] == texts[1]

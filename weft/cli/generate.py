@@ -36,6 +36,7 @@ from .run import compiled_source
 from .source import given_file, is_artifact
 from .target_options import Chosen, with_target_options
 
+ACCEL = "accel"
 DEFAULT_CLOCK = 100.0
 """MHz of a core whose clock was not said."""
 
@@ -164,6 +165,9 @@ class _Told:
         elif record["seconds_a_token"] is not None and self.module.model.core is None:
             each = record["seconds_a_token"]
             lines.append(f"a token: {each * 1e3:.2f} ms on this machine, {1 / each:,.1f} tokens/s")
+        if self.module.model.target == ACCEL and self.module.model.core is None:
+            lines.append("nothing of the model runs on the core: what its products read is in floats, of which "
+                         "weft.quantise makes 8 bits; --target cpu is faster for such a model")  # fmt: skip
         return lines
 
 
