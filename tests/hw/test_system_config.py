@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from weft.hw.config import PYNQ, TINY, WIDE
+from weft.hw.config import PYNQ, TINY, WIDE, load_config
 from weft.hw.errors import ConfigError
 from weft.hw.system_config import SystemConfig, load_system
 
@@ -64,3 +64,15 @@ def test_python_meets_the_same_rules() -> None:
     for cores in ((), (TINY,) * 9, (TINY, WIDE), "tiny", (TINY, "tiny")):
         with pytest.raises(ConfigError, match="cores"):
             SystemConfig(cores=cores)  # type: ignore[arg-type]
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "system.json"
+    path.write_bytes(b"{\xff")
+    with pytest.raises(ConfigError, match=r"system.json: not a configuration: byte 1 is no text$"):
+        load_system(path)
+    with pytest.raises(ConfigError, match=r"system.json: not a configuration: byte 1 is no text$"):
+        load_config(str(path))
+    path.write_text('{"cores": ["pynq", "pinq"]}')
+    with pytest.raises(ConfigError, match=r"system.json: cores\[1\]: unknown configuration 'pinq'"):
+        load_system(path)

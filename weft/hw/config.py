@@ -381,6 +381,14 @@ class CoreConfig:
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
+def text_in(path: str | Path) -> str:
+    """What stands in a file of a configuration; :class:`ConfigError` where that is no text, OSError without a file."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not a configuration: byte {error.start} is no text", at=str(path)) from error
+
+
 def fields_in_json(text: str, kind: type[Any], what: str) -> dict[str, Any]:
     """The fields of an object in JSON, which are some of a dataclass. :class:`ConfigError` if it is no object, or has a
     field that the dataclass has not."""
@@ -423,6 +431,6 @@ def load_config(text: str) -> CoreConfig:
     if not text.endswith(".json"):
         return named_config(text)
     try:
-        return CoreConfig.from_json(Path(text).read_text())
+        return CoreConfig.from_json(text_in(text))
     except ConfigError as error:
         raise ConfigError(error.message, at=error.at or text, hint=error.hint) from error

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..whole import whole
-from .config import CoreConfig, fields_in_json, named_config
+from .config import CoreConfig, fields_in_json, named_config, text_in
 from .errors import ConfigError
 
 MOST_CORES = 8
@@ -130,7 +130,7 @@ def _core(number: int, value: Any) -> CoreConfig:
 def load_system(path: str | Path) -> SystemConfig:
     """The system in a JSON file; :class:`ConfigError` or OSError if there is none."""
     try:
-        return SystemConfig.from_json(Path(path).read_text())
+        return SystemConfig.from_json(text_in(path))
     except ConfigError as error:
-        place = f"{path}: {error.at}" if error.at else str(path)
+        place = f"{path}: {error.at}" if error.at not in ("", str(path)) else str(path)
         raise ConfigError(error.message, at=place, hint=error.hint) from error
