@@ -42,6 +42,7 @@ class TargetOptions(TypedDict, total=False):
     tuned: str
     vthreads: int
     stages: int
+    cores: str | tuple[CoreConfig | str, ...]
     split: int
     chains: bool
     hiding: str
@@ -210,6 +211,7 @@ def _load_system(
         from .runtime.pipeline_module import PipelineModule
         from .runtime.split_module import SplitModule
         from .runtime.system_module import SystemModule
+        from .sim.dram import DramModel
 
     if isinstance(model, OpenModel):
         raise DeviceError(model.openness, hint=model.way_out("at compilation: shapes={...}"))
@@ -217,6 +219,11 @@ def _load_system(
         raise DeviceError(f"system is {system!r:.80}, but must be a SystemConfig or the path of its JSON file")
     if device is not None and not isinstance(device, str):
         raise DeviceError("a system takes the name of a device, not a device", hint='device="rtl"')
+    if dram is not None and not isinstance(dram, DramModel):
+        raise DeviceError(
+            f"dram is {dram!r:.80}, but must be a DramModel",
+            hint="weft.sim.dram.DramModel(latency=100, bytes_per_cycle=8)",
+        )
     config = system if isinstance(system, SystemConfig) else load_system(system)
     if not isinstance(model, CompiledModel):
         with IMPORTS:
@@ -355,4 +362,6 @@ def integer_graph(source: str | Path | bytes | Any, model: CompiledModel, intege
         module, _ = module_and_tail(read(source), shapes, require_quantised=True)
     if module.stage != "source":
         raise VerifyError(f"the model is at stage {module.stage!r}, but must be as it was read")
-    return run_passes(module, passes_to_integers(model.config, scope), PassOptions(), f"{model.name} to integers")
+    cores = model.on_core.cores or (model.config,)
+    passes = passes_to_integers(cores[0], scope, *cores[1:])
+    return run_passes(module, passes, PassOptions(), f"{model.name} to integers")

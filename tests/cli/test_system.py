@@ -71,6 +71,31 @@ def test_a_model_that_cores_share_is_profiled(way: str, pair: Path, tmp_path: Pa
     assert all(core["busy"] <= told["cycles"] for core in told["cores"])
 
 
+def test_cores_are_those_of_the_system_where_none_are_named(pair: Path, tmp_path: Path) -> None:
+    command = ("run", MODEL, "--system", pair, "--json")
+    assert json.loads(weft(*command, folder=tmp_path).stdout)["cycles_alone"] == 58_801  # of "tiny"
+    pair.write_text('{"name": "mixed", "cores": ["tiny", {"wgt_depth": 512}], "ports": [0, 1], "relay": true}')
+    told = json.loads(weft(*command, "--stages", "2", folder=tmp_path).stdout)
+    one, other = json.loads(weft(*command, "--cores", f"tiny,{_core(tmp_path)}", folder=tmp_path).stdout), told
+    assert one == other
+    assert told["interval"] < told["cycles_alone"] < 58_801
+    alone = json.loads(weft("run", MODEL, "-c", "tiny", "--json", folder=tmp_path).stdout)
+    assert told["results"][0] == alone["results"]
+    result = weft("profile", MODEL, "--stages", "2", "--system", pair, "--output", "out", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    for way in ((), ("--split", "2"), ("--stages", "3")):
+        result = weft(*command, *way, folder=tmp_path)
+        assert result.returncode == 1
+        assert "the cores of 'mixed' are unlike, so there is no program that all of them can run" in result.stderr
+        assert "hint: --stages 2 gives each a stage of the model" in result.stderr
+
+
+def _core(folder: Path) -> Path:
+    path = folder / "core.json"
+    path.write_text('{"wgt_depth": 512}')
+    return path
+
+
 def test_what_is_wrong_is_named(pair: Path, tmp_path: Path) -> None:
     result = weft("run", MODEL, "-c", "tiny", "--system", pair, "--trace", "t.json", folder=tmp_path)
     assert result.returncode == 1

@@ -67,7 +67,7 @@ def disasm(
                     print(f"#   {each.name} ({each.kind}, {each.device}): {', '.join(each.operators) or 'layout'}")
             continue
         print(f"# program at {step.program_offset:#x}: {arrow}")
-        for number, instruction in enumerate(disassemble(compiled.config, step.program)):
+        for number, instruction in enumerate(disassemble(compiled.on_core.config_of(step), step.program)):
             index = int(step.layer_of[number])
             name = names[index] if index >= 0 else "set-up"
             if layer in (None, name):

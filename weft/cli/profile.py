@@ -9,6 +9,7 @@ import typer
 
 from ..compiler.model import CompiledModel
 from ..compiler.targets.errors import CompileError
+from ..hw.system_config import load_system
 from ..sim.dram_kinds import parse_dram_kind
 from .app import app
 from .memory import MemoryOption
@@ -89,6 +90,10 @@ def profile_command(
         raise CompileError(f"--system is of cores, but the target is {target!r}", hint="leave one of them out")
     if memory is not None and target != ACCEL:
         raise CompileError(f"--memory is of a core, but the target is {target!r}", hint="leave one of them out")
+    if system is not None:
+        from .system_options import for_system
+
+        chosen = for_system(source, chosen, load_system(system))
     run = tool_of(target, "profile")
     if run is None:
         raise CompileError(f"there is no profile for target {target!r}", hint=f"--target {targets_with('profile')}")

@@ -152,11 +152,11 @@ def opened(request: ProfileRequest, status: Updates) -> tuple[CompiledModel, Dra
         compiled = request.artifact()
         if compiled.core is None:
             raise CompileError(f"nothing of {request.source} runs on a core", hint="leave out --target")
-        return compiled, _memory(compiled.config, request), None
+        return compiled, _memory(compiled.core.config, request), None
     # What runs on this memory is scheduled for it, unless something else was asked for.
     asked = request.options()
     config = asked.get("config", "pynq")
-    dram = _memory(AccelOptions(config=config).core, request)
+    dram = _memory(AccelOptions(config=config, cores=asked.get("cores", "")).core, request)
     again = Again(
         request, request.given(status), {"dram": replace(dram, banks=None), "config": config, **asked}, status
     )

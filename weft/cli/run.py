@@ -175,7 +175,9 @@ def run(
     if inputs is not None:
         arrays_in(inputs)  # a file that is none is told before the model is compiled
     if system is not None:
-        load_system(system)
+        from .system_options import for_system
+
+        chosen = for_system(source, chosen, load_system(system))
     if memory is not None:
         parse_dram_kind(memory)
     with progress("reading", err) as status:

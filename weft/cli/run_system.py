@@ -76,8 +76,9 @@ def _speed(module: Module, items: int) -> str:
                 f"by {starts} of the host")  # fmt: skip
     if isinstance(module, PipelineModule):
         times = module.alone() / module.interval
+        other = "the stages one after the other" if module.model.on_core.cores else "one core"
         return (f"{items} items in {module.cycles:,} cycles; where all cores are busy, one every {module.interval:,}: "
-                f"{times:.2f} x the throughput of one core")  # fmt: skip
+                f"{times:.2f} x the throughput of {other}")  # fmt: skip
     times = items * module.alone() / module.cycles
     return f"{items} items in {module.cycles:,} cycles: {times:.2f} x the throughput of one core"
 

@@ -380,6 +380,11 @@ class CorePart:
     window_bytes: int
     slots: Mapping[str, TensorSlot]
     constants: tuple[ConstantSegment, ...]
+    cores: tuple[CoreConfig, ...] = ()
+
+    def config_of(self, step: CoreStep) -> CoreConfig:
+        """The core that a program is for."""
+        return self.cores[step.stage] if self.cores else self.config
 
 
 @dataclass(frozen=True)
@@ -476,7 +481,10 @@ class CompiledModel:
 
     @property
     def config(self) -> CoreConfig:
-        """The core that the model is compiled for; WeftError where nothing runs on one."""
+        """The core that the model is compiled for; WeftError where nothing runs on one, or on several unlike ones."""
+        if self.on_core.cores:
+            names = ", ".join(core.name for core in self.on_core.cores)
+            raise WeftError(f"stages of {self.name!r} are for unlike cores: {names}", hint="run it on their system")
         return self.on_core.config
 
     def with_products(self, products: Mapping[str, int]) -> CompiledModel:

@@ -141,7 +141,8 @@ def _place(place: Place) -> records.PlaceRecord:
 def _core_record(core: CorePart, members: _Members) -> records.CoreRecord:
     return records.CoreRecord(
         isa_version=ISA_VERSION,
-        config={name: getattr(core.config, name) for name in sorted(core.config.__dataclass_fields__)},
+        config=_config_record(core.config),
+        cores=tuple(map(_config_record, core.cores)),
         config_hash=f"{core.config.hash64:016x}",
         window_bytes=core.window_bytes,
         slots=tuple(records.SlotRecord(**_fields(slot)) for slot in core.slots.values()),
@@ -152,6 +153,10 @@ def _core_record(core: CorePart, members: _Members) -> records.CoreRecord:
             for number, each in enumerate(core.constants)
         ),
     )
+
+
+def _config_record(config: CoreConfig) -> dict[str, int | str]:
+    return {name: getattr(config, name) for name in sorted(config.__dataclass_fields__)}
 
 
 def _core_step(number: int, step: CoreStep, members: _Members) -> records.CoreStepRecord:
@@ -314,15 +319,19 @@ def _text(members: dict[str, bytes], name: str) -> str:
         raise ArtifactError(f"member {name!r} is no text: {error}") from error
 
 
+def _read_config(values: dict[str, int | str], what: str) -> CoreConfig:
+    try:
+        return CoreConfig(**values)  # type: ignore[arg-type]
+    except (ConfigError, TypeError) as error:
+        raise ArtifactError(f"{what}: {error}") from error
+
+
 def _read_core(core: records.CoreRecord, members: dict[str, bytes], config: CoreConfig | None) -> CorePart:
     if core.isa_version != ISA_VERSION:
         raise ArtifactError(
             f"field 'isa_version' is {core.isa_version}, but this weft has {ISA_VERSION}", hint="compile again"
         )
-    try:
-        own = CoreConfig(**core.config)  # type: ignore[arg-type]
-    except (ConfigError, TypeError) as error:
-        raise ArtifactError(f"field 'config': {error}") from error
+    own = _read_config(core.config, "field 'config'")
     if f"{own.hash64:016x}" != core.config_hash:
         raise ArtifactError("field 'config_hash' does not belong to the configuration in field 'config'")
     if config is not None and config.hash64 != own.hash64:
@@ -341,7 +350,8 @@ def _read_core(core: records.CoreRecord, members: dict[str, bytes], config: Core
         ConstantSegment(each.name, each.offset, np.frombuffer(member(members, each.member), np.uint8))
         for each in core.constants
     )
-    return CorePart(own, core.window_bytes, slots, constants)
+    cores = tuple(_read_config(each, f"field 'cores', core {number}") for number, each in enumerate(core.cores))
+    return CorePart(own, core.window_bytes, slots, constants, cores)
 
 
 def _read_core_step(step: records.CoreStepRecord, members: dict[str, bytes]) -> CoreStep:

@@ -256,12 +256,16 @@ def _check_core_step(
         from ..hw.programs import disassemble  # what is written, and what runs on processors alone, has no use for it
         from ..sim.work import check_work
 
+    core = model.on_core
+    if core.cores and not 0 <= step.stage < len(core.cores):
+        raise ArtifactError(f"{what} is of stage {step.stage}, but there are cores for {len(core.cores)}")
+    config = core.config_of(step)
     try:
-        count = len(disassemble(model.config, step.program))
+        count = len(disassemble(config, step.program))
     except InstructionError as error:
         raise ArtifactError(f"{what}, program: {error}") from error
     try:
-        check_work(model.config, step.program)
+        check_work(config, step.program)
     except SimulationError as error:
         raise ArtifactError(f"{what}, program: {error}") from error
     for name in (*step.inputs, *step.outputs):

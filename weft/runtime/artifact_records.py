@@ -201,6 +201,7 @@ class CoreRecord:
     isa_version: int
     config: dict[str, int | str]
     config_hash: str
+    cores: tuple[dict[str, int | str], ...] = ()
     window_bytes: Annotated[int, Field(gt=0, lt=1 << 40)]
     slots: tuple[SlotRecord, ...]
     constants: tuple[SegmentRecord, ...]

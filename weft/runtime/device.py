@@ -402,4 +402,4 @@ def memory_of(model: CompiledModel) -> DramModel:
         latency, rate = (model.statistics[name] for name in ("dram_latency", "dram_bytes_per_cycle"))
         return DramModel(latency=latency, bytes_per_cycle=rate)
     except (KeyError, ConfigError):
-        return DramModel.of(model.config)
+        return DramModel.of(model.on_core.config)

@@ -46,7 +46,7 @@ def write_inputs(core: CorePart, step: CoreStep, values: Mapping[str, Array], wi
 
 def core_program(core: CorePart, step: CoreStep, start: int = 0) -> CoreProgram:
     """A program of a model whose window begins at byte ``start`` of the memory."""
-    count = step.program.size // core.config.instruction_bytes
+    count = step.program.size // core.config_of(step).instruction_bytes
     return CoreProgram(offset=step.program_offset, count=count, window_start=start, window_bytes=core.window_bytes)
 
 

@@ -88,6 +88,10 @@ class LoadedModule:
         tail of a cut model makes of what came before; without it runs give what the compiled part makes."""
         if model.core is not None and device is None:
             raise DeviceError(f"{model.name!r} has programs for a core, but there is no device to run them")
+        if model.core is not None and model.core.cores:
+            names = ", ".join(core.name for core in model.core.cores)
+            raise DeviceError(f"the stages of {model.name!r} are for unlike cores: {names}",
+                              hint="load it with the system that has them")  # fmt: skip
         if model.core is not None and device is not None and device.config.hash64 != model.core.config.hash64:
             raise InputError(
                 f"the model is compiled for {model.core.config.name!r}, but the device is a {device.config.name!r}",

@@ -238,7 +238,7 @@ class PipelineModule:
         """Of each stage, on a core that has its memory alone, by the timing model."""
         cycles = [0] * len(self._stages)
         for step in self.model.programs:
-            run = predict(self._core.config, step.program, self.device.dram, offset=step.program_offset)
+            run = predict(self._core.config_of(step), step.program, self.device.dram, offset=step.program_offset)
             cycles[step.stage] += run.cycles or 0
         return tuple(cycles)
 

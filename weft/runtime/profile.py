@@ -136,17 +136,17 @@ def profile(
     refuse_split(model)
     if not runs:
         raise DeviceError(f"{model.name} has no program on the core, so there are no cycles to account for")
-    memory = dram or DramModel.of(model.config)
+    memory = dram or DramModel.of(model.on_core.config)
     layers: list[LayerProfile] = []
     programs: list[tuple[int, ProgramCycles]] = []
     origin = 0
     for number, run in enumerate(runs):
-        program = ProgramCycles(run, model.config.queue_depth)
+        program = ProgramCycles(run, model.on_core.config_of(run.step).queue_depth)
         origin = starts[number] if starts else origin
         layers.extend(_layers(model, run, program, memory, origin))
         programs.append((origin, program))
         origin += program.cycles
-    return Profile(model.name, model.config, memory, device, origin, tuple(layers), tuple(programs))
+    return Profile(model.name, model.on_core.config, memory, device, origin, tuple(layers), tuple(programs))
 
 
 def _layers(
@@ -155,15 +155,16 @@ def _layers(
     causes = program.layer_causes()
     gemm = program.layer_activity(Engine.GEMM)
     array, vector = (program.work(engine, len(model.layers)) for engine in (Engine.GEMM, Engine.VECTOR))
+    config = model.on_core.config_of(run.step)
     result = []
     for place, span in enumerate(program.spans):
         layer = model.layers[span.layer]
-        code = int((run.step.layer_of == span.layer).sum()) * model.config.instruction_bytes
+        code = int((run.step.layer_of == span.layer).sum()) * config.instruction_bytes
         bounds = Bounds(
-            compute=-(-layer.macs // model.config.macs_per_cycle),
+            compute=-(-layer.macs // config.macs_per_cycle),
             array=int(array[span.layer]),
             vector=int(vector[span.layer]),
-            memory=memory_cycles(model.config, dram, layer.bytes_loaded + code, layer.bytes_stored),
+            memory=memory_cycles(config, dram, layer.bytes_loaded + code, layer.bytes_stored),
         )
         result.append(
             LayerProfile(

@@ -93,7 +93,7 @@ def profile_shared(model: CompiledModel, config: SystemConfig, dram: DramModel) 
         starts = _stages(run, items)
     alone = [0] * len(config.cores)
     for step in model.programs:
-        cycles = predict(model.config, step.program, dram, offset=step.program_offset).cycles or 0
+        cycles = predict(model.on_core.config_of(step), step.program, dram, offset=step.program_offset).cycles or 0
         alone[step.core if model.shared_by > 1 else step.stage] += cycles
     waits = tuple(map(dict, run.waits))
     return SharedProfile(model, config, items, run.now, tuple(map(tuple, run.work)), waits, tuple(alone), starts)

@@ -116,6 +116,7 @@ def predict_runs(model: CompiledModel, dram: DramModel, config: CoreConfig | Non
     ``config``: another core that runs the same programs (only the width of its bus may differ).
     """
     return [
-        StepRun(step, predict(config or model.config, step.program, dram, offset=step.program_offset, trace=True))
+        StepRun(step, predict(config or model.on_core.config_of(step), step.program, dram,
+                              offset=step.program_offset, trace=True))
         for step in model.steps if isinstance(step, CoreStep)
     ]  # fmt: skip

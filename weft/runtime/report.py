@@ -93,7 +93,7 @@ def placement_table(model: CompiledModel, *, verbose: bool = False) -> Renderabl
 def machine(model: CompiledModel) -> str:
     """What a model is compiled for, in words."""
     if model.core is not None:
-        return model.core.config.name
+        return ", ".join(core.name for core in model.core.cores or (model.core.config,))
     threads = max((step.program.threads for step in model.steps if isinstance(step, HostStep)), default=1)
     return f"target {model.target}, {threads} thread{'s' * (threads > 1)}"
 

@@ -86,11 +86,14 @@ def check_cores(model: CompiledModel, config: SystemConfig) -> CorePart:
     """The model's part on a core; :class:`DeviceError` if there is none, or it is for another core than these."""
     if model.core is None:
         raise DeviceError(f"nothing of {model.name!r} runs on a core", hint="compile it with target 'accel'")
-    for number, core in enumerate(config.cores):
-        if core.hash64 != model.core.config.hash64:
+    wanted = model.core.cores or (model.core.config,) * len(config.cores)
+    for number, (core, own) in enumerate(zip(config.cores, wanted, strict=False)):
+        if core.hash64 != own.hash64:
+            what = f"stage {number} of the model" if model.core.cores else "the model"
             raise DeviceError(
-                f"the model is compiled for {model.core.config.name!r}, but core {number} is a {core.name!r}",
-                at=f"cores[{number}]", hint="all cores of its system have to be those that a model is compiled for",
+                f"{what} is compiled for {own.name!r}, but core {number} is a {core.name!r}", at=f"cores[{number}]",
+                hint="all cores of its system have to be those that a model is compiled for; unlike ones have stages: "
+                "compile with cores=system.cores",
             )  # fmt: skip
     return model.core
 

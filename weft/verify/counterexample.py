@@ -84,17 +84,18 @@ def concrete_values(module: Module, names: Mapping[Call, str], inputs: Mapping[s
 
 def simulated(core: CorePart, step: CoreStep, inputs: Mapping[str, Array]) -> dict[str, Array] | str:
     """The outputs of a program on the functional simulator, or how it failed."""
-    simulator = FunctionalSimulator(core.config, core.window_bytes, check_races=False)
+    config = core.config_of(step)
+    simulator = FunctionalSimulator(config, core.window_bytes, check_races=False)
     for segment in core.constants:
         simulator.dram[segment.offset : segment.offset + segment.data.nbytes] = segment.data
     simulator.dram[step.program_offset :][: step.program.nbytes] = step.program
     for name, value in inputs.items():
         simulator.dram[core.slots[name].offset :][: value.nbytes] = np.ascontiguousarray(value).view(np.uint8).ravel()
-    for memory in core.config.scratchpads:
+    for memory in config.scratchpads:
         array = simulator.memories.array(memory)
         array[...] = np.random.default_rng(len(inputs)).integers(-128, 128, array.shape)
     try:
-        result = simulator.run(step.program_offset, step.program.nbytes // core.config.instruction_bytes)
+        result = simulator.run(step.program_offset, step.program.nbytes // config.instruction_bytes)
     except WeftError as error:
         return str(error)
     if result.fault is not None:

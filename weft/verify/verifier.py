@@ -207,7 +207,7 @@ class _Verification:
             self.alarms.append(Alarm("program", "", "", str(error), program=number))
             return
         run = _ProgramRun(self, number, step, core, window, wanted, instructions)
-        machine = Machine(core.config, window, keys)
+        machine = Machine(core.config_of(step), window, keys)
         try:
             machine.run(instructions, run.after)
         except NotProvedError as reason:
@@ -295,8 +295,9 @@ def checked_instructions(core: CorePart, step: CoreStep) -> list[Instruction]:
     """The instructions of a program that has no race, deadlock or fault, so that its order is its meaning; else
     ProgramError, or InstructionError."""
     constants = tuple(Range(each.offset, each.offset + each.data.nbytes) for each in core.constants)
-    check_program(core.config, step.program, step.program_offset, constants)
-    return instructions_of(columns_of(core.config, step.program))
+    config = core.config_of(step)
+    check_program(config, step.program, step.program_offset, constants)
+    return instructions_of(columns_of(config, step.program))
 
 
 def unequal_outputs(first: Module, second: Module, keys: Keys) -> list[Alarm]:

@@ -8,8 +8,21 @@ PLAN = ("tests/runtime/test_system_module.py", "tests/runtime/test_profile_syste
 SHARED = ("tests/runtime/test_profile_shared.py",)
 SPLIT = ("tests/compiler/targets/accel/link/test_split.py",)
 ITEMS = ("tests/runtime/test_split_module.py",)
+UNLIKE = ("tests/compiler/targets/accel/passes/test_unlike_cores.py",)
 
 MUTANTS = (
+    Mutant(
+        "unlike-cores-leave-layers-to-the-host", "compiler/targets/accel/passes/unlike_cores.py", "dropped condition",
+        "LEFT_TO_HOST = 1e12", "LEFT_TO_HOST = 0", UNLIKE,
+    ),
+    Mutant(
+        "unlike-cores-always-by-the-host", "compiler/targets/accel/passes/unlike_cores.py", "dropped effect",
+        "_where_it_lies(new) or _of_stage(new, number)", "_of_stage(new, number)", UNLIKE,
+    ),
+    Mutant(
+        "unlike-cores-programs-of-the-first", "compiler/targets/accel/link/link.py", "wrong index",
+        "linkers[phase.stage if self.cores else 0]", "linkers[0]", UNLIKE,
+    ),
     Mutant(
         "plan-constants-of-each-part", "runtime/system_module.py", "wrong address",
         'int(np.searchsorted(starts, byte, "right")) == int(np.searchsorted(ends, byte, "right"))', "True", PLAN,

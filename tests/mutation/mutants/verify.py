@@ -68,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "proof-by-order-where-none-is", "verify/verifier.py", "check ignored",
-        "    check_program(core.config, step.program, step.program_offset, constants)\n", "", WHOLE,
+        "    check_program(config, step.program, step.program_offset, constants)\n", "", WHOLE,
     ),
     Mutant(
         "proof-of-the-first-elements-only", "verify/verifier.py", "check ignored",

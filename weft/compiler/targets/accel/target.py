@@ -37,6 +37,9 @@ class AccelOptions:
     tuned: str = option("", "Database of `weft tune`, whose settings come first. Empty: none.")
     vthreads: int = option(2, "Virtual threads: tiles in flight at once, which hide latency.")
     stages: int = option(1, "Stages of a pipeline: a program for each of so many cores, that take equally long.")
+    cores: str | tuple[CoreConfig | str, ...] = option(
+        "", "The core of each stage, where they are unlike: names or JSON files, with commas between. Empty: all alike."
+    )
     split: int = option(1, "Cores that share each layer of an item, for a shorter latency.")
     chains: bool = option(True, "Chains of layers stay on chip where that is faster; slower to compile.")
     hiding: LatencyHiding | str = option(
@@ -60,6 +63,7 @@ class AccelOptions:
             raise CompileError(f"vthreads is {self.vthreads}, but must be at least 1")
         if self.stages < 1:
             raise CompileError(f"stages is {self.stages}, but must be at least 1")
+        self._check_cores()
         if not 1 <= self.split <= MOST_CORES:
             raise CompileError(f"split is {self.split}, but must be 1 to {MOST_CORES}: the cores of a system")
         if self.stages > 1 and self.split > 1:
@@ -71,9 +75,51 @@ class AccelOptions:
         check_named(self.processor)
         scope_of(self.integers)
 
+    def _check_cores(self) -> None:
+        cores = self.stage_cores
+        if not cores:
+            return
+        if len(cores) > MOST_CORES:
+            raise CompileError(f"cores names {len(cores)}, but a system has at most {MOST_CORES}")
+        if self.stages not in (1, len(cores)):
+            raise CompileError(f"{self.stages} stages, but cores names {len(cores)}",
+                               hint="name the core of each stage, or leave stages out")  # fmt: skip
+        if self.split > 1:
+            raise CompileError(f"layers that {self.split} cores share want cores that are alike",
+                               hint="leave out split, or cores")  # fmt: skip
+        if self.tuned:
+            raise CompileError("a database of tuning is of one core", hint="leave out tuned, or cores")
+        first = cores[0]
+        for number, core in enumerate(cores):
+            for name in ("batch", "rounding"):
+                if getattr(core, name) != getattr(first, name):
+                    raise CompileError(
+                        f"{name} of {core.name!r} is {getattr(core, name)!r}, but that of {first.name!r} is "
+                        f"{getattr(first, name)!r}", at=f"cores[{number}]",
+                        hint="stages hand on their results as they are: give cores that agree in it",
+                    )  # fmt: skip
+
     @property
     def core(self) -> CoreConfig:
+        """The core; of several that of the first stage."""
+        if self.cores:
+            return self.stage_cores[0]
         return load_config(self.config) if isinstance(self.config, str) else self.config
+
+    @property
+    def stage_cores(self) -> tuple[CoreConfig, ...]:
+        """The core of each stage, where they are named."""
+        if not isinstance(self.cores, (str, tuple, list)):
+            raise CompileError(f"cores is {self.cores!r:.80}, but must name the core of each stage",
+                               hint="such as cores=(weft.PYNQ, weft.TINY)")  # fmt: skip
+        named = [name.strip() for name in self.cores.split(",")] if isinstance(self.cores, str) else self.cores
+        if not self.cores:
+            return ()
+        for number, each in enumerate(named):
+            if not isinstance(each, (str, CoreConfig)):
+                raise CompileError(f"{each!r:.80} is no core", at=f"cores[{number}]",
+                                   hint="a CoreConfig, the name of one, or a JSON file")  # fmt: skip
+        return tuple(load_config(each) if isinstance(each, str) else each for each in named)
 
     @property
     def rate(self) -> DramRate:
@@ -83,15 +129,16 @@ class AccelOptions:
         return parse_dram_rate(self.dram) if self.dram else DramRate.of(self.core)
 
 
-def passes_to_integers(core: CoreConfig, integers: str) -> list[Pass]:
-    """From a model as read to the integer graph that programs for a core compute."""
+def passes_to_integers(core: CoreConfig, integers: str, *others: CoreConfig) -> list[Pass]:
+    """From a model as read to the integer graph that programs for a core, or for several, compute."""
     with IMPORTS:
         from ...passes.pipeline import integer_passes
         from .operators.packed_layout import Blocks
 
+    cores = (core, *others)
     return integer_passes(
-        Blocks.of(core).product_block, scope_of(integers), tables=core.tables > 0, core=True,
-        rounding=core.rounding,
+        min(Blocks.of(each).product_block for each in cores), scope_of(integers),
+        tables=any(each.tables for each in cores), core=True, rounding=core.rounding,
     )  # fmt: skip
 
 
@@ -110,29 +157,55 @@ class Accel:
     _host = Cpu()
 
     def passes(self, options: AccelOptions, *, quantised: bool, job: Job = PLAIN_JOB) -> Sequence[Pass]:
+        if options.cores:
+            return self._passes_on_cores(options, job)
+        return [*passes_to_integers(options.core, options.integers), *self._passes_on(options.core, options, job)]
+
+    def _passes_on(self, core: CoreConfig, options: AccelOptions, job: Job, *, chains: bool = True) -> list[Pass]:
+        """From the integer graph to kernels of a core."""
         with IMPORTS:
             from .operators.packed_layout import Blocks
             from .passes import accel_passes
             from .passes.chain import chains_pass
 
-        core, rate = options.core, options.rate
-        chains = options.chains and core.inp_takes_results
-        steps = [
-            *passes_to_integers(core, options.integers),
-            *accel_passes(Blocks.of(core), rate.for_bus(core), core, chains=chains),
-        ]
-        if chains and job.measure is not None and not job.keep:
+        rate = options.rate
+        takes = options.chains and core.inp_takes_results
+        steps = accel_passes(Blocks.of(core), rate.for_bus(core), core, chains=takes)
+        if takes and chains and job.measure is not None and not job.keep:
             steps.append(
                 chains_pass(core, rate, job, threads=options.vthreads, tuned=options.tuned, split=options.split)
             )
         return steps
 
+    def _passes_on_cores(self, options: AccelOptions, job: Job) -> list[Pass]:
+        """To kernels of a core for each stage."""
+        with IMPORTS:
+            from .link.link import measured_cycles
+            from .passes.unlike_cores import StageCore, unlike_cores
+
+        cores = options.stage_cores
+        quiet = replace(job, progress=lambda _: None, dump=None)
+
+        def cycles_on(core: CoreConfig) -> Callable[[Module], int]:
+            hiding = LatencyHiding(options.hiding)
+            return lambda module: measured_cycles(
+                module, core, options.rate, quiet, vthreads=options.vthreads, hiding=hiding
+            )
+
+        before = passes_to_integers(cores[0], options.integers, *cores[1:])
+        stages = [
+            StageCore(core, self._passes_on(core, options, quiet),
+                      self._passes_on(core, options, quiet, chains=False), cycles_on(core))
+            for core in cores
+        ]  # fmt: skip
+        return [*before, unlike_cores(stages, job, [each.name for each in before])]
+
     def choose(
         self, compiled_by: Callable[[AccelOptions, Job], CompiledModel], options: AccelOptions, job: Job
     ) -> CompiledModel:
         """The faster of what schedules for the named memory and for the usual one make. A tuning database has measured
-        for the named one, so with it there is no other."""
-        if options.tuned:
+        for the named one, so with it there is no other; neither with unlike cores, whose cuts are measured."""
+        if options.tuned or options.cores:
             return compiled_by(options, job)
         with IMPORTS:
             from .named_memory import faster_in
@@ -165,7 +238,7 @@ class Accel:
         hiding = LatencyHiding(options.hiding)
         made = link(
             module, core, rate, job, link_host, vthreads=options.vthreads, tuned=tuned, hiding=hiding,
-            stages=options.stages, split=options.split,
+            stages=1 if options.cores else options.stages, split=options.split, cores=options.stage_cores,
         )  # fmt: skip
         if made.witness is None:
             return made

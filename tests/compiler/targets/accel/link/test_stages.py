@@ -36,11 +36,27 @@ def test_no_other_cuts_have_a_shorter_longest_run(seed: int) -> None:
     random = np.random.default_rng(seed)
     count = int(random.integers(1, 6))
     costs = random.integers(1, 100, size=int(random.integers(count, 11))).astype(float).tolist()
-    cuts = balanced(costs, count)
+    cuts = balanced([costs] * count)
     assert len(cuts) == count - 1
     assert list(cuts) == sorted({*cuts} - {0, len(costs)})  # no run is empty
     best = min(longest(costs, each) for each in combinations(range(1, len(costs)), count - 1))
     assert longest(costs, cuts) == best
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_other_cuts_of_unlike_cores_have_a_shorter_longest_run(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    count = int(random.integers(2, 5))
+    items = int(random.integers(count, 9))
+    costs = random.integers(1, 100, size=(count, items)).astype(float).tolist()
+
+    def longest_of(cuts: Sequence[int]) -> float:
+        stages = zip(costs, (0, *cuts), (*cuts, items), strict=True)
+        return max(sum(own[first:stop]) for own, first, stop in stages)
+
+    cuts = balanced(costs)
+    assert len({*cuts} - {0, items}) == count - 1
+    assert longest_of(cuts) == min(map(longest_of, combinations(range(1, items), count - 1)))
 
 
 def test_cuts_follow_what_calls_take_together() -> None:

@@ -52,19 +52,33 @@ LinkHost = Callable[[Module], HostProgram]
 def link(
     module: Module, config: CoreConfig, rate: DramRate, job: Job, link_host: LinkHost, *, vthreads: int = 2,
     tuned: Lookup | None = None, hiding: LatencyHiding = LatencyHiding.RINGS, stages: int = 1,
-    split: int = 1,
+    split: int = 1, cores: Sequence[CoreConfig] = (),
 ) -> CompiledModel:  # fmt: skip
     """Compile every primitive function of a packed module and put the whole together.
 
     ``rate``: of the DRAM that schedules are chosen for. ``vthreads``: tiles in flight at once. ``tuned``: settings
     that were measured. ``hiding``: of latencies. ``stages``: of a pipeline of cores, each with programs of its own.
-    ``split``: cores that share each layer.
+    ``split``: cores that share each layer. ``cores``: of each stage that the module's calls say, the core, where these
+    are unlike; ``config`` is the first.
     Tensors that are not alive at the same time share bytes of the window, unless the job keeps them all. Raises
     CompileError that names the function, stage or buffer at fault; every program has passed the checker.
     """
     if job.strict:
         check_strict(module)
-    return _Linker(module, config, rate, job, link_host, vthreads, tuned, hiding, stages, split).run()
+    return _Linker(module, config, rate, job, link_host, vthreads, tuned, hiding, stages, split, tuple(cores)).run()
+
+
+def measured_cycles(
+    module: Module, config: CoreConfig, rate: DramRate, job: Job, *, vthreads: int = 2, tuned: Lookup | None = None,
+    hiding: LatencyHiding = LatencyHiding.RINGS,
+) -> int:  # fmt: skip
+    """Cycles of the programs of a packed module, of which nothing is linked. CompileError where the job measures
+    none."""
+    return _Linker(module, config, rate, job, _links_nothing, vthreads, tuned, hiding).cycles()
+
+
+def _links_nothing(module: Module) -> HostProgram:
+    raise CompileError(f"the host's part of {module.main.name!r} is not linked to be measured")
 
 
 @dataclass(frozen=True)
@@ -92,6 +106,7 @@ class _Linker:
     hiding: LatencyHiding = LatencyHiding.RINGS
     stages: int = 1
     split: int = 1
+    cores: tuple[CoreConfig, ...] = ()
     turns: int = 0
     tuned_kernels: int = 0
     names: dict[Expr, str] = field(default_factory=dict)
@@ -104,16 +119,8 @@ class _Linker:
         phases = split_phases(self.module)
         if not self.job.keep:
             phases = with_states_apart(phases, self.module)
-        self._name_values(phases)
-        if not self.job.keep:
-            self.folded = folded_moves(self.module, phases, self.config)
-        for phase in phases:
-            phase.calls = [node for node in phase.calls if node not in self.folded]
-        slices = {
-            node: slices_of(node, self.config, self.rate, self.vthreads, self.tuned)
-            for phase in phases if phase.on_core for node in phase.calls
-        }  # fmt: skip
-        self._place_constants(slices)
+        linkers = [replace(self, config=core) for core in self.cores] or [self]  # that share window, names and layers
+        slices = self._begun(phases, linkers)
         if self.stages > 1:
             cycles = self._measured(phases)
             phases = staged(phases, self.stages, lambda calls_of: cycles(calls_of, slices))
@@ -126,11 +133,12 @@ class _Linker:
             elif self.split > 1:
                 steps += self._split_programs(phase, slices, cuts)
             else:
-                steps.append(self._program(phase, slices))
+                steps.append(linkers[phase.stage if self.cores else 0]._program(phase, slices))
+        self.tuned_kernels = sum(each.tuned_kernels for each in linkers)
         steps += self._remaining_outputs()
         programs = [step for step in steps if isinstance(step, CoreStep)]
         constants = tuple(self.window.constants.values())
-        core = CorePart(self.config, self.window.end, self.window.slots, constants) if programs else None
+        core = CorePart(self.config, self.window.end, self.window.slots, constants, self.cores) if programs else None
         return CompiledModel(
             name=main.name or "model",
             target="accel",
@@ -154,6 +162,31 @@ class _Linker:
                 **({"tuned_kernels": self.tuned_kernels} if self.tuned is not None else {}),
             },
         )
+
+    def cycles(self) -> int:
+        """Of all programs, by the job's measure."""
+        phases = split_phases(self.module)
+        slices = self._begun(phases, [self])
+        measured = self._measured(phases)
+        return sum(measured(phase.calls, slices) for phase in phases if phase.on_core and phase.calls)
+
+    def _begun(self, phases: Sequence[Phase], linkers: Sequence[_Linker]) -> Slices:
+        """Name all values, fold moves, and place the constants: by the linker of each stage, if there are several."""
+        self._name_values(phases)
+        slices: dict[Call, Sequence[KernelSlice]] = {}
+        for stage, linker in enumerate(linkers):
+            own = [phase for phase in phases if phase.stage == stage]
+            if not self.job.keep:
+                self.folded.update(folded_moves(self.module, own, linker.config))
+            for phase in own:
+                phase.calls = [node for node in phase.calls if node not in self.folded]
+            made = {
+                node: slices_of(node, linker.config, self.rate, self.vthreads, self.tuned)
+                for phase in own if phase.on_core for node in phase.calls
+            }  # fmt: skip
+            linker._place_constants(made)
+            slices.update(made)
+        return slices
 
     def _name_values(self, phases: Sequence[Phase]) -> None:
         """Each value gets the name of the user's tensor where that is free; outputs keep theirs."""

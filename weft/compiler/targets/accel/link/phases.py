@@ -57,17 +57,38 @@ def is_packed_renaming(node: Call) -> bool:
     return entries is not None and is_renaming(entries, [arg.shape for arg in node.args])
 
 
+STAGE = "stage"
+"""The attribute of a call that says which stage of a pipeline of unlike cores it belongs to."""
+
+
 def split_phases(module: Module) -> list[Phase]:
-    """As few phases as the dataflow allows, the first on the host. CompileError for an operator in no function."""
+    """As few phases as the dataflow allows, the first on the host. CompileError for an operator in no function.
+
+    Where calls say their stages, all phases of a stage come before those of the next one.
+    """
     waiting = [node for node in topological_order(module.main.body) if isinstance(node, Call)]
     for node in waiting:
         if not isinstance(node.op, Function):
             raise CompileError(f"{node.op} is in no function", at=str(node.span), hint="run the passes")
     done: set[int] = set()
+    return [
+        phase
+        for stage in sorted(set(map(stage_of, waiting)))
+        for phase in _phases_of([node for node in waiting if stage_of(node) == stage], done, stage)
+    ]
+
+
+def stage_of(node: Call) -> int:
+    """The stage that a call says it belongs to; 0 if it says none."""
+    return int(str(node.attrs.get(STAGE, 0)))
+
+
+def _phases_of(waiting: list[Call], done: set[int], stage: int) -> list[Phase]:
+    """The phases of some calls. ``done``: calls that ran before, by identity; these calls are added."""
     phases: list[Phase] = []
     on_core = False
     while waiting:
-        phase = Phase(on_core)
+        phase = Phase(on_core, stage=stage)
         later = []
         for node in waiting:
             ready = all(id(arg) in done for arg in node.args if isinstance(arg, Call))

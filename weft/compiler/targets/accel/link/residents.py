@@ -35,7 +35,7 @@ def with_states_apart(phases: Sequence[Phase], module: Module) -> list[Phase]:
             found = _in_place(moves) if moves and set(moves) <= set(phase.calls) else None
             if found is not None:
                 phase.calls = [node for node in phase.calls if node not in moves]
-                apart.append(Phase(False, moves, found))
+                apart.append(Phase(False, moves, found, phase.stage))
     return [phase for phase in apart if phase.calls]
 
 

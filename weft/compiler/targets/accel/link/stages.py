@@ -44,35 +44,48 @@ def staged(phases: Sequence[Phase], count: int, measure: Measure) -> list[Phase]
         return known[first, stop]
 
     costs = [float(cycles(number, number + 1)) for number in range(len(everything))]
-    tried: dict[tuple[int, ...], int] = {}
+    return _cut(phases, shortest([costs] * count, lambda _, first, stop: cycles(first, stop)))
+
+
+def shortest(costs: Sequence[list[float]], cycles: Callable[[int, int, int], float]) -> tuple[int, ...]:
+    """Where to cut a row of items so that the longest stage is as short as measured cuts make it.
+
+    ``costs``: for each stage, what each item would take there by itself; they are brought to what was measured, so
+    stages on like cores share one list. ``cycles``: of a stage with the items from the first number to the last but
+    one.
+    """
+    tried: dict[tuple[int, ...], float] = {}
     for _ in range(ROUNDS):
-        cuts = balanced(costs, count)
+        cuts = balanced(costs)
         if cuts in tried:
             break
-        stages = list(zip((0, *cuts), (*cuts, len(costs)), strict=True))
-        tried[cuts] = max(cycles(*stage) for stage in stages)
-        for first, stop in stages:
-            factor = cycles(first, stop) / sum(costs[first:stop])
-            costs[first:stop] = [cost * factor for cost in costs[first:stop]]
-    return _cut(phases, min(tried, key=tried.__getitem__))
+        stages = list(enumerate(zip((0, *cuts), (*cuts, len(costs[0])), strict=True)))
+        tried[cuts] = max(cycles(number, *stage) for number, stage in stages)
+        for number, (first, stop) in stages:
+            own = costs[number]
+            factor = cycles(number, first, stop) / (sum(own[first:stop]) or 1)
+            own[first:stop] = [cost * factor for cost in own[first:stop]]
+    return min(tried, key=tried.__getitem__)
 
 
-def balanced(costs: Sequence[float], count: int) -> tuple[int, ...]:
-    """Where to cut ``costs`` into ``count`` runs, none empty, of which the largest sum is as small as it can be."""
-    sums = [0.0, *accumulate(costs)]
-    best = sums  # of the first items, in as many runs as were looked at
+def balanced(costs: Sequence[Sequence[float]]) -> tuple[int, ...]:
+    """Where to cut a row of items into a run for each stage, none empty, of which the largest sum is as small as it can
+    be. ``costs``: for each stage, of each item."""
+    items = len(costs[0])
+    sums = [[0.0, *accumulate(own)] for own in costs]
+    best = sums[0]  # of the first items, in as many runs as were looked at
     before: list[list[int]] = []
-    for runs in range(2, count + 1):
-        found, chosen = [0.0] * len(sums), [0] * len(sums)
-        for stop in range(runs, len(sums)):
+    for runs in range(2, len(costs) + 1):
+        own, found, chosen = sums[runs - 1], [0.0] * (items + 1), [0] * (items + 1)
+        for stop in range(runs, items + 1):
             found[stop], chosen[stop] = min(
-                (max(best[cut], sums[stop] - sums[cut]), cut) for cut in range(runs - 1, stop)
+                (max(best[cut], own[stop] - own[cut]), cut) for cut in range(runs - 1, stop)
             )
         best = found
         before.append(chosen)
     cuts: list[int] = []
     for chosen in reversed(before):
-        cuts.insert(0, chosen[cuts[0] if cuts else len(costs)])
+        cuts.insert(0, chosen[cuts[0] if cuts else items])
     return tuple(cuts)
 
 
