@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import weft
 from weft.cli import app
 from weft.cli.errors import run
 from weft.cli.output import err
@@ -18,7 +20,7 @@ from weft.compiler.tune.database import Database
 from weft.explore.energy import energy_pj, point_pj
 from weft.explore.errors import ExploreError
 from weft.explore.measure import Measure, Network, compiled, measure, measure_key, open_network, used
-from weft.explore.outcome import Outcome, design_of, host_of, record_of, with_measures
+from weft.explore.outcome import Outcome, design_of, host_cycles, host_of, record_of, with_measures
 from weft.explore.page import page_data
 from weft.explore.parts import find_part
 from weft.explore.rounds import MOST_PLACEMENTS, measure_point, placement
@@ -26,6 +28,7 @@ from weft.explore.space import Design, Space, load_space
 from weft.explore.study import explore
 from weft.explore.validate import validate
 from weft.hw.config import PYNQ, TINY
+from weft.runtime.pipeline_module import PipelineModule
 from weft.runtime.profile_system import profile_system
 from weft.sim.dram import DramModel
 from weft.sim.dram_kinds import parse_dram_kind
@@ -246,6 +249,31 @@ def test_unlike_cores_have_parts_of_one_memory(split: str, networks: tuple[Netwo
     assert [
         core and core.cycles for core in predict_system(mixed.system.config, moved, mixed.system.memory).cores
     ] != ends
+
+
+@pytest.mark.parametrize("names", ["2 core", "core + narrow"])
+def test_stages_take_the_cycles_of_a_pipeline(names: str, networks: tuple[Network, Network]) -> None:
+    tables = {"cores": {"narrow": {"block_in": 8, "depthwise": 0}}} if "narrow" in names else {}
+    axes = {"cores": names, "ports": "own", "split": "stages"}
+    pair, space = design(axes, **tables), space_of(system=axes, **tables)
+    assert pair.system is not None
+    found = measure_point(pair, networks[0])
+    on: dict[str, Any] = {"config": TINY, "stages": 2} if names == "2 core" else {"cores": pair.cores}
+    model = weft.compile(DIGITS, chains=False, **on)
+    assert isinstance(model, weft.CompiledModel)
+    module = weft.load(model, replace(pair.system.config, cores=model.on_core.cores or (TINY, TINY)))
+    items = [np.zeros(model.inputs[0].shape, np.float32)] * 3
+    module.run(items)
+    assert isinstance(module, PipelineModule)
+    assert (found.cycles, found.batch, found.rounds) == (module.interval, 1, 2)
+    assert sorted(part[0] for part in found.parts) == [0, 1]
+    assert found.macs == sum(layer.macs for layer in model.layers if layer.device == "core")
+    assert {row[0] for row in found.layers} == {layer.name for layer in model.layers if layer.device == "core"}
+    assert Measure.from_values(found.to_values()) == found
+    point = with_measures(space, point_of(space), {"digits": found})
+    host = host_cycles(space, found)
+    assert point.figures["throughput"] == pytest.approx(1e9 / (found.cycles + host))
+    assert point.figures["latency"] == pytest.approx(2 * found.cycles + host)
 
 
 def test_a_core_with_two_networks_does_them_in_turn(networks: tuple[Network, Network]) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from ..cache import cache_key
 from ..collector import collector_waits
-from ..compiler.compile import compile_model
+from ..compiler.compile import compile_model, prepared
 from ..compiler.frontends import for_batch, module_and_tail, read
 from ..compiler.graph import Module
 from ..compiler.model import CompiledModel
@@ -25,7 +25,7 @@ from ..compiler.targets.accel.passes.chain import chain
 from ..compiler.targets.accel.target import AccelOptions
 from ..compiler.targets.registry import find_target
 from ..compiler.targets.sources import COMPILER, sources_digest
-from ..compiler.targets.target import Job
+from ..compiler.targets.target import Job, target_options
 from ..compiler.tune.database import Database, Key
 from ..files import LitertFile
 from ..hw.config import CoreConfig
@@ -76,7 +76,8 @@ class Measure:
 
     On a system ``cycles`` are those until the last of the cores has its images; ``parts`` has a row of PART_FIELDS for
     each core that had some, the one that ended last, of which the layers are, first. ``started``: cycle of the round
-    in which the network was begun, where networks share it."""
+    in which the network was begun, where networks share it. ``rounds``: that an image takes, each in another stage; the
+    layers then are those of all cores."""
 
     cycles: int
     batch: int
@@ -92,6 +93,7 @@ class Measure:
     host_bytes: int = 0
     parts: tuple[tuple[int, ...], ...] = ()
     started: int = 0
+    rounds: int = 1
 
     @property
     def host(self) -> HostWork:
@@ -121,7 +123,7 @@ class Measure:
                 any(len(layer) != len(LAYER_FIELDS) for layer in found.layers)
                 or any(len(part) != len(PART_FIELDS) or min(part) < 0 for part in found.parts)
                 or found.cycles < 1
-                or found.batch < 1
+                or min(found.batch, found.rounds) < 1
                 or (type(found.exact) is not bool)
                 or min(found.macs, found.host_macs, found.host_operations, found.host_bytes, found.started) < 0
             ):
@@ -185,6 +187,22 @@ def compiled(design: Design, network: Network, module: Module | None = None) -> 
     model = compile_model(module, "accel", chosen, job=job)
     assert isinstance(model, CompiledModel)  # the accelerator takes no open sizes
     return model
+
+
+def in_stages(design: Design, network: Network) -> tuple[Module, CompiledModel]:
+    """A network with a stage for each core of a design's system: as the linker takes it, and compiled."""
+    cores = design.cores
+    forms = [_integer_form(replace(design, config=core)) for core in cores]
+    form = min(block for block, _, _ in forms), any(tables for _, tables, _ in forms), forms[0][2]
+    module = integer_module(network.path, network.digest, design.config.batch, *form)
+    target, job = find_target("accel"), Job(measure=program_cycles)
+    alike = len({core.hash64 for core in cores}) == 1
+    on = {"config": cores[0], "stages": len(cores)} if alike else {"cores": cores}
+    chosen = {**on, "dram": design.rate, "vthreads": design.vthreads, "chains": design.chains}
+    ready = prepared(module, target, target_options(target, chosen), job=job)
+    model = compile_model(ready, target, chosen, job=job)
+    assert isinstance(model, CompiledModel)  # the accelerator takes no open sizes
+    return ready, model
 
 
 def listed_core(design: Design, found: Measure) -> CoreConfig:

@@ -99,7 +99,7 @@ def with_measures(space: Space, point: Outcome, measures: Mapping[str, Measure])
         "host_cycles": cycles - core,
         "on_core": min(each.on_core for each in measures.values()),
         "throughput": 1e9 * sum(each.batch for each in measures.values()) / round_cycles,
-        "latency": round_cycles,
+        "latency": round_cycles + sum((each.rounds - 1) * each.cycles for each in measures.values()),
         "energy": energy * 1e-6,
         "area": max(getattr(point.area, name) / getattr(resources, name) for name in ("LUT", "DSP", "BRAM36")),
         "throughput_per_area": 1e9 / cycles / (point.area.LUT / 1e3),

@@ -2,6 +2,7 @@
 
 ``pictures``: a round is an image of one network on each core. ``networks``: it is an image of every network, each on
 one core; a core with several does them in turn, and all cores begin each turn together, as they do each program.
+``stages``: each core has its stage of a network, of one image after the other.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ..sim.timing import predict
 from ..sim.timing_ports import TimedProgram
 from .errors import ExploreError
 from .host import host_work
-from .measure import Measure, Network, compiled, layer_row, measure, packed
+from .measure import Measure, Network, compiled, in_stages, layer_row, measure, packed
 from .processors import HostWork
 from .space import Design
 from .system_space import SystemDesign
@@ -44,6 +45,8 @@ def measure_point(design: Design, network: Network, networks: Sequence[Network] 
     if design.system.split == "pictures":
         models, hosts = _programs(design, network)
         return _measure(design, _run(design.system, models), hosts)
+    if design.system.split == "stages":
+        return _round_of_stages(design, design.system, network)
     return _round_of_networks(design, design.system, tuple(networks))[network.name]
 
 
@@ -107,6 +110,21 @@ def _round_of_networks(
                 measures[networks[number].name] = replace(found, started=begun)
         begun += max(each.profile.cycles for each in done if each is not None)
     return measures
+
+
+def _round_of_stages(design: Design, system: SystemDesign, network: Network) -> Measure:
+    """A round in which all cores are busy; an image takes one for each stage."""
+    module, model = in_stages(design, network)
+    whole = model.on_core
+    stages = [
+        replace(model, steps=tuple(step for step in model.programs if step.stage == stage),
+                core=replace(whole, config=core, cores=()))
+        for stage, core in enumerate(design.cores)
+    ]  # fmt: skip
+    done = _run(system, stages)
+    found = _measure(design, done, [host_work(module)])
+    layers = tuple(layer_row(layer) for each in done if each is not None for layer in each.profile.layers)
+    return replace(found, batch=design.config.batch, layers=layers, rounds=len(stages))
 
 
 class _Done(NamedTuple):

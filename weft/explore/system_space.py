@@ -16,9 +16,9 @@ from ..hw.system_config import MOST_CORES, SystemConfig
 from ..sim.dram import DramModel
 from .processors import Processor
 
-Split = Literal["pictures", "networks"]
+Split = Literal["pictures", "networks", "stages"]
 """Who does what in a round: ``pictures``: an image of a network on every core, network after network; ``networks``: an
-image of each network, each on one core."""
+image of each network, each on one core; ``stages``: a stage of a network on every core, each of another image."""
 
 OWN, ONE = "own", "one"
 """Ports: one for each core, or one for all."""
