@@ -10,6 +10,7 @@ import typer
 
 from ..compiler.targets.registry import target_names
 from ..files import LitertFile, write_atomically
+from ..hw.system_config import load_system
 from ..progress import Updates, progress
 from ..runtime.array_files import arrays_in
 from ..runtime.device import memory_of
@@ -54,6 +55,12 @@ def view(
     live_page: Annotated[
         bool, typer.Option("--live", help="A page in which the core's simulators run, with knobs for its memory.")
     ] = False,
+    system: Annotated[
+        Path | None,
+        input_file(
+            "--system", help="Several cores on one memory, as JSON: what each does with a model that they share."
+        ),
+    ] = None,
     inputs: Annotated[
         Path | None,
         input_file("--input", "-i", help="With --live: inputs for the page to run, one example behind the other."),
@@ -64,6 +71,8 @@ def view(
     """Write a web page of a compilation, from the graph to the wire: each layer's loops, instructions and cycles, what
     memories hold, and why it waits; of a processor its kernels' assembly and time under the roof of this machine. With
     two, both side by side.
+
+    Of a model that cores share (--stages, --split) it has a lane for each core of --system.
 
     With --live the page runs the programs for the core: its memory's latency and rate can be turned, and cycles follow.
     """
@@ -78,6 +87,15 @@ def view(
             each.open("rb").close()
         except OSError as error:
             raise ArtifactError(f"cannot read {each}: {error.strerror}") from error
+    cores = None
+    if system is not None:
+        from .system_options import for_system
+
+        if live_page or (target or ACCEL) != ACCEL:
+            raise InputError("--system is of cores whose programs are looked at",
+                             hint="leave out --live" if live_page else "leave out --target")  # fmt: skip
+        cores = load_system(system)
+        chosen = for_system(source, chosen, cores)
     if live_page and (target or ACCEL) != ACCEL:
         raise InputError(
             f"--live runs programs of the core, but target {target!r} makes none", hint="leave out --target"
@@ -88,6 +106,7 @@ def view(
         from ..sim.wasm import zig_version
 
         zig_version()
+    from ..view.lanes import is_shared
     from ..view.live import live_page as page_that_runs  # after all that may be wrong with what was given
     from ..view.page import view_page
     from ..view.side import side
@@ -106,8 +125,12 @@ def view(
                 continue
             status.update(f"following {model.name}")
             codes = host_codes(model, status.update)
-            found = side(model, None if model.core is None else memory_of(model), loops, codes)
-            waves = "" if model.core is None else _waves(given, target, shape, calibrate_with, chosen)
+            if cores is not None and not is_shared(model):
+                raise InputError(f"each core of {cores.name!r} would have {model.name!r} whole, as one core has it",
+                                 at="--system", hint="--stages or --split, or leave out --system")  # fmt: skip
+            found = side(model, None if model.core is None else memory_of(model), loops, codes, cores)
+            alone = model.core is not None and cores is None and not model.core.cores
+            waves = _waves(given, target, shape, calibrate_with, chosen) if alone else ""
             named = {} if other is None else {"name": each.name}  # what tells them apart
             sides.append(found | {"waves": waves} | named)
         page = page_that_runs(sides) if live_page else view_page(sides)

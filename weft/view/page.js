@@ -301,11 +301,36 @@ function classesAt(binned, cycle, lane) {
   return Object.entries(binned.rows[lane]).map(([kind, shares]) => [classes[kind].word, shares[place]]).filter(each => each[1]).sort((a, b) => b[1] - a[1])
     .map(([word, share]) => share === SHARE ? word : `${word} ${percent(share, SHARE)}`).join(", ");
 }
+// Cores that share a model: a lane for each, with the programs that it runs
+function lanesOf(side, place) {
+  const { cores, cycles, items, system, split } = side.lanes, wide = 1000, high = cores.length * (LANE + GAP), left = 200;
+  const at = cycle => left + cycle * (wide - left) / cycles;
+  const picture = drawn("svg", { viewBox: `0 0 ${wide} ${high}`, class: "cores", role: "img",
+    "aria-label": `What each core of ${system} does in ${number(cycles)} cycles` });
+  cores.forEach((core, row) => {
+    const y = row * (LANE + GAP), told = drawn("text", { x: 0, y: y + LANE / 2 + 4 });
+    told.textContent = `core ${row}, ${core.name}: ${percent(core.busy, cycles)} busy`;
+    const waits = core.waits.filter(([other, waited]) => other !== row && waited).map(([other, waited]) => `${number(waited)} cycles for core ${other}`);
+    told.append(drawn("title", {}, waits.length ? `waited ${waits.join(", ")}` : "waited for none"));
+    picture.append(told, drawn("rect", { x: left, y, width: wide - left, height: LANE, class: "wait" }));
+    core.work.forEach(each => {
+      const names = each.layers.map(layer => shortName(layersOf(place)[layer].name)).join(", ");
+      const what = split ? `turn ${each.turn}` : `item ${each.item}`;
+      const bar = drawn("rect", { x: at(each.start), y, width: Math.max(.5, at(each.stop) - at(each.start) - .4), height: LANE,
+        class: (split ? each.turn : each.item) % 2 ? "work odd" : "work" }, drawn("title", {}, `${what}, cycles ${number(each.start)} to ${number(each.stop)}: ${names}`));
+      bar.onclick = () => { turnTo(place); choose(each.layers[0]); };
+      picture.append(bar);
+    });
+  });
+  const head = `${system}: ${items === 1 ? "1 item" : `${items} items`} in ${number(cycles)} cycles; ${split ? "turns" : "items"} in two shades, and where a core waits nothing. ${split ? "Below is the core with the most to do." : "Below is one item on its way through all stages."}`;
+  return make("div", undefined, { className: "run" }, make("p", head, { className: "quiet" }), picture);
+}
 let stay = 0;  // so many of the views are of the whole run
 function showRuns() {
   const longest = Math.max(...sides.map(side => side.timeline ? side.timeline.edges[1] - side.timeline.edges[0] : 0));
   sides.forEach((side, place) => {
     if (!side.timeline) return;
+    if (side.lanes) find("runs").append(lanesOf(side, place));
     const line = timelineOf(place, side.timeline, {
       label: `What each engine does in ${number(side.cycles)} cycles of ${side.name}; the table of layers has the figures`, whole: longest,
       hover: (cycle, lane) => tell(`${at(place, cycle)} · ${LANES[lane]}: ${classesAt(side.timeline, cycle, lane)}`),

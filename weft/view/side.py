@@ -17,6 +17,7 @@ from ..hw.assembly import format_instruction
 from ..hw.isa import Engine, Instruction
 from ..hw.memories import Memory
 from ..hw.programs import disassemble
+from ..hw.system_config import SystemConfig
 from ..runtime.colours import CLASS_OF_CAUSE, CLASS_OF_KIND, WORDS
 from ..runtime.module import StepRun
 from ..runtime.profile import LayerProfile, Profile, profile
@@ -29,6 +30,7 @@ from .accesses import Level, nests
 from .flow import flow
 from .held import Steps, held
 from .kernels import HostCodes, kernel_records, kernels_of_layers, machine_record, work_records
+from .lanes import as_one_core_has_it, is_shared, lanes, usual_system
 from .layout import HEIGHT, WIDTH, layout
 from .loops import loops_text
 
@@ -67,17 +69,24 @@ class _Program:
 
 
 def side(
-    model: CompiledModel, dram: DramModel | None, loops: Mapping[str, str], codes: HostCodes | None = None
-) -> dict[str, Any]:
+    model: CompiledModel, dram: DramModel | None, loops: Mapping[str, str], codes: HostCodes | None = None,
+    system: SystemConfig | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """The data of one compilation, fit for JSON.
 
     ``dram``: the memory that its cycles are predicted for; None where nothing runs on a core. ``loops``: loop nests
     that are known beside those in the model, by the name of the layer. ``codes``: code of the kernels for a processor
-    or a GPU.
+    or a GPU. ``system``: of a model that cores share, by default each with a port of its own. Where cores have parts of
+    each layer, all but the lanes is of the core that has the most to do.
     """
+    whole, shared = model, None
+    if dram is not None and is_shared(model):
+        shared, busiest = lanes(model, system or usual_system(model), dram)
+        if model.shared_by > 1:
+            model = as_one_core_has_it(model, busiest)
     programs = _programs(model, dram)
     measured = profile(model, [each.run for each in programs.values()], "model", dram) if programs else None
-    found = flow(model, {number: each.instructions for number, each in programs.items()})
+    found = flow(whole, _instructions(whole) if programs else {})
     numbers = {id(layer): number for number, layer in enumerate(model.layers)}
     profiles = {} if measured is None else {numbers[id(item.layer)]: item for item in measured.layers}
     cycles = [] if measured is None else [each for _, each in measured.programs]
@@ -94,11 +103,20 @@ def side(
             _layer(model, number, profiles.get(number)) | ({"work": work[number]} if number in work else {})
             for number in range(len(model.layers))
         ],
+        "lanes": shared,
         "timeline": None if measured is None else _binned(timeline(measured, BINS)),
         "held": _memories(model, programs, BINS) if programs else None,
         "details": [_packed(each) for each in details],
         "kernels": {symbol: _packed(each) for symbol, each in kernel_records(model, codes).items()},
     }
+
+
+def _instructions(model: CompiledModel) -> dict[int, list[Instruction]]:
+    """Of each program, by the number of its step."""
+    return {
+        number: disassemble(model.on_core.config_of(step), step.program)
+        for number, step in enumerate(model.steps) if isinstance(step, CoreStep)
+    }  # fmt: skip
 
 
 def _programs(model: CompiledModel, dram: DramModel | None) -> dict[int, _Program]:
@@ -109,10 +127,11 @@ def _programs(model: CompiledModel, dram: DramModel | None) -> dict[int, _Progra
     for number, step in enumerate(model.steps):
         if not isinstance(step, CoreStep):
             continue
-        run, instructions = next(runs), disassemble(model.config, step.program)
+        config = model.core.config_of(step)
+        run, instructions = next(runs), disassemble(config, step.program)
         loops = nests(instructions)
         assert run.result.trace is not None
-        kept = held(model.config, instructions, loops, run.result.trace.events, model.core.window_bytes)
+        kept = held(config, instructions, loops, run.result.trace.events, model.core.window_bytes)
         result[number] = _Program(run, instructions, loops, kept, origin)
         origin += run.result.cycles or 0
     return result
@@ -129,8 +148,10 @@ def _facts(model: CompiledModel, measured: Profile | None, codes: HostCodes | No
         return [*facts, ("arena", f"{arena:,} bytes")]
     moved = sum(item.dram_bytes for item in measured.layers)
     return [
-        ("core", measured.config.name), *facts, ("cycles", f"{measured.cycles:,}"),
-        ("of the array's peak", f"{measured.utilisation(measured.macs, measured.cycles):.1%}"),
+        ("core", ", ".join(core.name for core in model.on_core.cores) or measured.config.name), *facts,
+        ("cycles", f"{measured.cycles:,}"),
+        *([] if model.on_core.cores else
+          [("of the array's peak", f"{measured.utilisation(measured.macs, measured.cycles):.1%}")]),
         ("instructions", f"{sum(len(step.layer_of) for step in model.programs):,}"),
         ("DRAM traffic", f"{moved:,} bytes"),
         ("DRAM", f"{measured.dram.bytes_per_cycle} bytes a cycle, latency {measured.dram.latency}"),
@@ -220,9 +241,9 @@ def _memories(model: CompiledModel, programs: Mapping[int, _Program], bins: int)
 
 
 def _curves(model: CompiledModel, curves: Mapping[Memory, Integers]) -> dict[str, Any]:
-    config = model.config
-    room = {memory: config.depth(memory) * config.entry_elements(memory) * memory.element_bytes
-            for memory in config.scratchpads}  # fmt: skip
+    room = {memory: max(config.depth(memory) * config.entry_elements(memory) * memory.element_bytes
+                        for config in model.on_core.cores or (model.config,))
+            for memory in model.on_core.config.scratchpads}  # fmt: skip
     return {
         str(memory): {"room": room.get(memory, 0), "values": curve.tolist()}
         for memory, curve in curves.items() if curve.any()
@@ -306,7 +327,7 @@ class _Fine:
             {engine: totals(edges, [cycles.activity[engine]], [CLASSES]) for engine in Engine},
             cycles.causes_between(edges),
             {memory: steps.peaks(edges) for memory, steps in program.held.items()},
-            traffic(model.config, program.instructions, program.events, edges),
+            traffic(model.on_core.config_of(program.run.step), program.instructions, program.events, edges),
         )
 
     def part(self, model: CompiledModel, start: int, end: int, origin: int) -> dict[str, Any]:
