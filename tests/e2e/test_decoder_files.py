@@ -69,7 +69,7 @@ def genai_file(*, packed: bool, layers: int = 2) -> bytes:
     file.node("Shape", ["attention_mask"], ["mask_shape"])
     file.node("Gather", ["mask_shape", "last"], ["mask_length"], axis=0)
     file.node("Cast", ["mask_length"], ["total"], to=TensorProto.INT32)
-    angles = np.arange(POSITIONS)[:, None] * 10000.0 ** (-np.arange(0, DEPTH, 2) / DEPTH)
+    angles = np.arange(2 * POSITIONS)[:, None] * 10000.0 ** (-np.arange(0, DEPTH, 2) / DEPTH)
     file.constant("cosine", np.cos(angles).astype(np.float32))
     file.constant("sine", np.sin(angles).astype(np.float32))
     file.constant("table", file.random.normal(size=(VOCABULARY, WIDTH)).astype(np.float32))
@@ -151,6 +151,15 @@ def test_a_file_of_onnxruntime_genai(packed: bool, wide: int | None, pieces: tup
             found = session.prefill(tokens[session.position : session.position + count])
             np.testing.assert_allclose(found, wanted[session.position - 1], rtol=0, atol=2e-5, err_msg=f"turn {turn}")
         session.rewind()
+
+
+def test_a_wide_model_of_it_steps_alone_to_the_end_of_its_room() -> None:
+    """What pads a piece is written behind it, also behind the room."""
+    tokens = np.random.default_rng(1).integers(0, VOCABULARY, POSITIONS).tolist()
+    wanted = wanted_of(genai_file(packed=True), tokens)
+    session = decoder(True, 5).session()
+    for place, token in enumerate(tokens):
+        np.testing.assert_allclose(session.step(token), wanted[place], rtol=0, atol=2e-5, err_msg=f"token {place}")
 
 
 def test_generate_says_that_the_core_has_nothing_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

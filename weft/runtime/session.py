@@ -246,7 +246,8 @@ class _Runner:
             if state.axis is None:
                 after[state.input.name] = new
                 continue
-            rows = _new_rows(state, state.axis, new, position, len(piece))
+            padding = roles.length - len(piece)
+            rows = _new_rows(state, state.axis, new, position, len(piece), padding)
             _rows(states[state.input.name], state.axis, position, len(piece))[...] = rows
         rows = made[roles.scores.name].reshape(roles.rows, -1)
         return rows[min(len(piece), roles.rows) - 1].copy(), after, cycles
@@ -280,16 +281,17 @@ def _rows(array: Array, axis: int, first: int, count: int) -> Array:
     return array[(*(slice(None),) * axis, slice(first, first + count))]
 
 
-def _new_rows(state: State, axis: int, output: Array, position: int, count: int) -> Array:
+def _new_rows(state: State, axis: int, output: Array, position: int, count: int, padding: int) -> Array:
     """The rows of a run's tokens in an output. One that has all positions has them behind those of the input, or at
     their place among them, as ``GroupQueryAttention`` writes them; where they are not, the zeros are that were there.
+    ``padding``: rows of no token that follow them, and may reach behind the input's.
 
     Raises `SessionError` where the output has something in both.
     """
     behind = _rows(output, axis, state.first, count)
     there = _rows(output, axis, position, count) if state.first else behind
     if state.first and there.any():
-        if behind.any():
+        if position + count + padding <= state.first and behind.any():
             raise SessionError(
                 f"output {state.output.name!r} has values behind the {state.first} positions of "
                 f"{state.input.name!r}, and others at position {position}, which was empty: which are new is not known",
