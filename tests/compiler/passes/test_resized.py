@@ -36,6 +36,13 @@ def _model(
     return g.model(g.pair(g.conv(g.pair(y, 0.02, -101), channels, 8), STEP))
 
 
+def _row(factor: float, length: int) -> onnx.ModelProto:
+    g = QuantisedGraph(1)
+    x = g.pair(g.input("x", 2, 16, length), 0.02, -10)
+    y = g.op("Resize", x, "", g.constant([1, 1, factor], np.float32), mode="linear")
+    return g.model(g.pair(y, STEP))
+
+
 def _rewritten(model: onnx.ModelProto) -> Module:
     return PassManager([fold_constants, simplify, resized]).run(from_onnx(model))
 
@@ -43,12 +50,14 @@ def _rewritten(model: onnx.ModelProto) -> Module:
 CASES = [
     ("half_pixel", (2, 2), (6, 5)), ("asymmetric", (2, 2), (6, 5)), ("half_pixel", (3, 3), (4, 4)),
     ("pytorch_half_pixel", (4, 2), (3, 4)), ("asymmetric", (3, 4), (3, 4)), ("half_pixel", (7, 2), (3, 2)),
-    ("half_pixel", (2, 2), (2, 9)),
+    ("half_pixel", (2, 2), (2, 9)), ("half_pixel", (1, 2), (4, 5)), ("half_pixel", (3, 1), (4, 5)),
+    ("half_pixel", (0.5, 0.5), (4, 6)), ("half_pixel", (0.25, 2), (8, 3)), ("asymmetric", (0.5, 1), (6, 3)),
+    ("asymmetric", (2, 1 / 3), (4, 6)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("mode", "factors", "size"), CASES)
-def test_phases_on_the_core(mode: str, factors: tuple[int, int], size: tuple[int, int]) -> None:
+def test_phases_on_the_core(mode: str, factors: tuple[float, float], size: tuple[int, int]) -> None:
     model = _model(mode, factors, size)
     compiled = weft.compile(model, target="accel", config="tiny")
     assert isinstance(compiled, CompiledModel)
@@ -64,7 +73,7 @@ def test_phases_on_the_core(mode: str, factors: tuple[int, int], size: tuple[int
 
 
 @pytest.mark.parametrize(("mode", "factors", "size"), [*CASES, ("half_pixel", (6, 7), (2, 3))])
-def test_the_same_values(mode: str, factors: tuple[int, int], size: tuple[int, int]) -> None:
+def test_the_same_values(mode: str, factors: tuple[float, float], size: tuple[int, int]) -> None:
     g = QuantisedGraph(1)
     x = g.pair(g.input("x", 2, 3, *size), 0.02, -10)
     scales = g.constant([1, 1, *factors], np.float32)
@@ -81,7 +90,8 @@ def test_the_same_values(mode: str, factors: tuple[int, int], size: tuple[int, i
     [
         _model("align_corners", (2, 2), (4, 4)), _model("half_pixel", (2, 2), (4, 4), kind="cubic"),
         _model("half_pixel", (1.5, 2), (4, 4)), _model("half_pixel", (8, 8), (2, 2)),
-        _model("half_pixel", (1, 2), (4, 4)), _model("half_pixel", (0.5, 0.5), (4, 4)),
+        _model("half_pixel", (1, 1.5), (4, 4)), _model("half_pixel", (0.4, 0.4), (5, 5)),
+        _model("half_pixel", (0.5, 1.5), (4, 4)),
     ],
 )  # fmt: skip
 def test_other_interpolations_stay(model: onnx.ModelProto) -> None:
@@ -110,3 +120,27 @@ def test_an_interpolation_that_is_a_result() -> None:
     (reference,) = ReferenceEvaluator(model).run(None, given)
     tie = np.abs(found - reference) > 1e-5  # a quantise before it, next to a tie
     assert np.mean(tie) < 0.02
+
+
+@pytest.mark.parametrize(("factor", "length"), [(2, 9), (3, 4), (0.5, 8), (0.25, 12)])
+def test_rows_without_height(factor: float, length: int) -> None:
+    model = _row(factor, length)
+    assert not any(node.op == "nn.matmul" for node in calls(_rewritten(model).main.body))
+    compiled = weft.compile(model, target="accel", config="tiny")
+    assert isinstance(compiled, CompiledModel)
+    assert sum(layer.macs for layer in compiled.layers) == sum(
+        layer.macs for layer in compiled.layers if layer.device == "core"
+    )
+    given = {"x": np.random.default_rng(2).normal(0, 1, (2, 16, length)).astype(np.float32)}
+    (found,) = weft.load(compiled, device="fsim").run(given).values()
+    (reference,) = ReferenceEvaluator(model).run(None, given)
+    assert np.abs(found - reference).max() <= STEP * 1.01
+
+
+def test_a_matrix_that_only_looks_like_an_interpolation_stays() -> None:
+    g = QuantisedGraph(1)
+    x = g.pair(g.input("x", 1, 4, 4, 4), 0.02)
+    half = np.kron(np.eye(2), np.full((2, 1), 0.5)).astype(np.float32)
+    half[0, 0] = 0.75
+    y = g.op("MatMul", x, g.constant(half, np.float32))
+    assert not any(node.op == "nn.conv2d" for node in calls(_rewritten(g.model(g.pair(y, 0.02))).main.body))

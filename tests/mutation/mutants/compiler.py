@@ -10,12 +10,30 @@ CORE_TABLES = ("tests/compiler/targets/accel/test_core_tables.py",)
 AT_ONCE = ("tests/compiler/targets/accel/test_check_at_once.py",)
 STREAM = ("tests/compiler/targets/accel/stream/test_constants.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
+RESIZED = ("tests/compiler/passes/test_resized.py",)
 FLOATS = ("tests/compiler/passes/test_floats_unasked.py",)
 
 CHAIN_TILING = ("tests/compiler/targets/accel/cost/test_chain_tiling.py",)
 ROLLING = ("tests/compiler/tensor/test_rolling.py",)
 
 MUTANTS = (
+    Mutant(
+        "interpolated-from-the-corner", "compiler/passes/resized.py", "wrong address",
+        "_phase((phase + start) * step / factor - start)", "_phase(phase * step / factor - start)", RESIZED,
+    ),
+    Mutant(
+        "interpolated-without-the-edges", "compiler/passes/resized.py", "bound",
+        "if not np.array_equal(places, np.arange(len(places))):", "if len(places) > size:", RESIZED,
+    ),
+    Mutant(
+        "interpolated-with-weights-of-nine-bits", "compiler/passes/resized.py", "check ignored",
+        "if max(map(_largest, pairs)) > _LARGEST:", "if max(map(_largest, pairs)) > 2 * _LARGEST:", RESIZED,
+    ),
+    Mutant(
+        "interpolated-one-axis-first", "compiler/passes/resized.py", "wrong order",
+        "for rule in (resized_by_phases, resized_along_an_axis):",
+        "for rule in (resized_along_an_axis, resized_by_phases):", RESIZED,
+    ),
     Mutant(
         "rolled-rows-moved-before-there-are-any", "compiler/tensor/rolling.py", "wrong order",
         "moved: Expr = _behind_the_first(outer) * kept", "moved: Expr = Const(kept)", ROLLING,
