@@ -308,3 +308,16 @@ def test_what_cannot_be_compiled_says_so() -> None:
         compiled(nn.Linear(2, 2), threds=2)(torch.rand(1, 2))
     with pytest.raises(Exception, match="on the device 'meta'"):
         torch.compile(torch.sin, backend=backend.weft)(torch.ones(3, device="meta"))
+
+
+def test_nested_tensors_are_left_to_pytorch_or_refused() -> None:
+    rows = torch.nested.nested_tensor([torch.randn(2, 4), torch.randn(3, 4)], layout=torch.jagged)
+
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).sin()
+
+    found = torch.compile(twice, backend="weft")(rows)
+    torch.testing.assert_close(found.values(), twice(rows).values())
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="a nested tensor has rows of several lengths"):
+        torch.compile(twice, backend="weft", options={"fallback": False})(rows)

@@ -117,6 +117,14 @@ def _version(tensor: torch.Tensor) -> int:
     return int(tensor._version)
 
 
+def _whole(size: Any) -> int:
+    """A number of a run. ModelError for what PyTorch has in place of the lengths of a nested tensor."""
+    if isinstance(size, torch.SymInt):
+        raise ModelError("a nested tensor has rows of several lengths, for which no graph of fixed sizes has a form",
+                         hint="pad it: torch.nested.to_padded_tensor(x, 0.0)")  # fmt: skip
+    return int(size)
+
+
 class _Graph:
     """One graph of AOTAutograd's, compiled for the sizes and weights that come.
 
@@ -182,7 +190,7 @@ class _Graph:
         found: list[int] = []
         for number in self.sized:
             arg = args[number]
-            found.extend(arg.shape if isinstance(arg, torch.Tensor) else (int(arg),))
+            found.extend(arg.shape if isinstance(arg, torch.Tensor) else (_whole(arg),))
         return tuple(found)
 
     def _build(self, args: Sequence[Any], constants: Mapping[int, Any]) -> _Build:

@@ -123,6 +123,48 @@ def test_open_sizes_have_the_users_names_and_run_for_any_size_in_their_range() -
         source.inputs({"z": (1, 4)})
 
 
+def test_sizes_that_follow_from_others_are_open_with_them() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.cat([x, y]).cumsum(0)[1:-1] * x.shape[0]
+
+    rows = torch.export.Dim("rows", min=2, max=9)
+    shapes = {"x": {0: rows}, "y": {0: 2 * rows}}
+    source = from_torch(Net(), (torch.randn(3, 5), torch.randn(6, 5)), dynamic_shapes=shapes)
+    loaded = weft.load(weft.compile(source, target="cpu"))
+    for count in (2, 5, 9):
+        x, y = torch.randn(count, 5), torch.randn(2 * count, 5)
+        made = loaded.run({"x": x.numpy(), "y": y.numpy()})["output"]
+        np.testing.assert_allclose(made, Net()(x, y).numpy(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(weft.WeftError, match=r"'y': dimension 0 is 5, but must be 2\*"):
+        loaded.run({"x": np.zeros((3, 5), np.float32), "y": np.zeros((5, 5), np.float32)})
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int64])
+def test_integers_are_shifted_by_pythons_signs(dtype: torch.dtype) -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, by: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return x << 1, x >> 2, x << by, x >> by
+
+    x, by = torch.tensor([0, 1, 5, 60, 33, 127], dtype=dtype), torch.tensor([0, 1, 2, 1, 0, 3], dtype=dtype)
+    loaded = weft.load(weft.compile(from_torch(Net(), (x, by)), target="cpu"))
+    for found, wanted in zip(loaded.run({"x": x.numpy(), "by": by.numpy()}).values(), Net()(x, by), strict=True):
+        assert found.dtype == wanted.numpy().dtype
+        np.testing.assert_array_equal(found, wanted.numpy())
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(5, 4), (13, 20), (3, 17), (1, 7)])
+def test_images_are_resized_without_aliasing(mode: str, size: tuple[int, int]) -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return functional.interpolate(x, size, mode=mode, antialias=True)
+
+    x = torch.randn(2, 3, 12, 11)
+    found = weft.load(weft.compile(from_torch(Net(), x), target="cpu")).run({"x": x.numpy()})["output"]
+    np.testing.assert_allclose(found, Net()(x).numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_outputs_have_the_keys_of_a_dictionary_and_none_is_left_out() -> None:
     class Net(nn.Module):
         def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor | None]:

@@ -351,6 +351,9 @@ def _shift(op: str) -> Rule:
 for _aten, _op in (("bitwise_left_shift", "shift_left"), ("bitwise_right_shift", "shift_right")):
     for _form in ("Tensor", "Tensor_Scalar", "Scalar_Tensor"):
         RULES[f"aten.{_aten}.{_form}"] = _shift(_op)
+for _aten, _op in (("__lshift__", "shift_left"), ("__rshift__", "shift_right")):  # Python's own signs
+    for _form in ("Tensor", "Scalar"):
+        RULES[f"aten.{_aten}.{_form}"] = _shift(_op)
 
 
 @rule("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")

@@ -169,9 +169,8 @@ class TorchSource:
         inputs = self.inputs(shapes)
 
         def at(sizes: Mapping[str, int]) -> dict[str, TensorType]:
-            given = {each.name: each.at(sizes) for each in inputs}
-            reader = GraphReader(self._solved(given))
-            types = {each.name: TensorType(given[each.name], each.dtype) for each in inputs}
+            reader = GraphReader(self._sampled(inputs, sizes))
+            types = {each.name: TensorType(self._shape(reader, each), each.dtype) for each in self._fields.values()}
             for node in self._program.graph.nodes:
                 kind = reader.type_of(node.meta.get("val"), node.name) if node.op == "call_function" else None
                 if kind is not None:
@@ -196,6 +195,23 @@ class TorchSource:
                 raise ModelError(f"the size {name} is {size}, but the program was exported for "
                                  f"{bounds.lower} to {bounds.upper}", hint="export it with another range")  # fmt: skip
         return sizes
+
+    def _sampled(self, inputs: Sequence[SymbolicInput], sizes: Mapping[str, int]) -> dict[str, int]:
+        """PyTorch's symbols for a sample of open sizes, where those that follow from others do so whatever their
+        sample."""
+        dimensions = [(size, shown) for each in inputs
+                      for size, shown in zip(self._fields[each.name].sizes, each.shape, strict=True)
+                      if not isinstance(size, int) and isinstance(shown, str)]  # fmt: skip
+        if all(size.is_Symbol for size, _ in dimensions):
+            return self._solved({each.name: each.at(sizes) for each in inputs})
+        found: dict[str, int] = {}
+        for size, shown in sorted(dimensions, key=lambda item: not item[0].is_Symbol):
+            for symbol in size.free_symbols:
+                found.setdefault(symbol.name, sizes[shown])
+        given = {each.name: tuple(shown if isinstance(shown, int) else int(at_sizes(size, found)) for size, shown in
+                                  zip(self._fields[each.name].sizes, each.shape, strict=True))
+                 for each in inputs}  # fmt: skip
+        return self._solved(given)
 
     def _solved(self, shapes: Shapes) -> dict[str, int]:
         """The symbols whose expressions give these shapes."""

@@ -208,6 +208,16 @@ def _interpolated(site: Site, x: Expr, output_size: Sizes | None, align_corners:
     return _resized(site, x, mode, _factors(site, scales), coordinates)
 
 
+@rule(*(f"_upsample_{kind}2d_aa.{form}" for kind in ("bilinear", "bicubic") for form in ("vec", "default")))
+def _antialiased(site: Site, x: Expr, output_size: Sizes | None, align_corners: bool, *scales: object) -> Expr:
+    """Where an image shrinks, the window is as wide as the step; what lies outside of the image has no weight."""
+    if align_corners:
+        raise site.error("corners are not aligned where aliasing is suppressed", hint="resize with align_corners=False")
+    mode = "cubic" if "bicubic" in site.op else "linear"
+    return _resized(site, x, mode, _factors(site, scales), "half_pixel", antialias=1, exclude_outside=1,
+                    cubic_coeff_a=-0.5)  # fmt: skip
+
+
 @rule("grid_sampler_2d.default", "grid_sampler_3d.default", "grid_sampler.default")
 def _grid_sampler(
     site: Site, x: Expr, grid: Expr, interpolation_mode: int, padding_mode: int, align_corners: bool
