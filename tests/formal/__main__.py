@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 
 from .prover import Mutant, MutantFinder, Outcome, Proof, ProverError, Verdict, prove, refute_mutant
 
 ROW = "{:26} {:22} {:>5} {:>8}  {:16} {}"
+INSTRUCTION_ROW = "{:28} {:40} {:>10} {:>8}"
 
 
 def main(arguments: list[str]) -> int:
@@ -34,23 +36,35 @@ def main(arguments: list[str]) -> int:
             print(f"{proof.name:26} {proof.claim}")
         return 0
     print(ROW.format("property", "method", "depth", "seconds", "mutant", "claim"))
-    passed = [_report(proof) for proof in chosen]
-    return 0 if all(passed) else 1
+    outcomes = [_report(proof) for proof in chosen]
+    _print_instructions(chosen, outcomes)
+    return 0 if None not in outcomes else 1
 
 
-def _report(proof: Proof) -> bool:
+def _print_instructions(chosen: Sequence[Proof], outcomes: Sequence[Outcome | None]) -> None:
+    """Of the instruction set what was proved: instruction, what of it, depth, seconds."""
+    rows = [(proof, outcome) for proof, outcome in zip(chosen, outcomes, strict=True) if proof.instruction]
+    if rows:
+        print("\n" + INSTRUCTION_ROW.format("instruction", "of it", "depth", "seconds"))
+    for proof, outcome in rows:
+        depth, seconds = _method(proof, outcome)[1:] if outcome is not None else ("NOT PROVED", "")
+        print(INSTRUCTION_ROW.format(proof.instruction, proof.flags, depth, seconds))
+
+
+def _report(proof: Proof) -> Outcome | None:
+    """The outcome, if the property holds and its mutant is refuted."""
     try:
         proved = prove(proof)
         print(ROW.format(proof.name, *_method(proof, proved), "", "", "").rstrip(), end="  ", flush=True)
         mutant = refute_mutant(proof)
     except ProverError as error:
         print(f"\n{proof.name}: ERROR: {error}", file=sys.stderr)
-        return False
+        return None
     refuted = mutant.verdict is Verdict.REFUTED
     print(f"{f'refuted {mutant.seconds:.1f} s' if refuted else 'NOT REFUTED':16} {proof.claim}", flush=True)
     if proved.verdict is not Verdict.PROVED:
         print(proved.report, file=sys.stderr)
-    return proved.verdict is Verdict.PROVED and refuted
+    return proved if proved.verdict is Verdict.PROVED and refuted else None
 
 
 def _method(proof: Proof, outcome: Outcome) -> tuple[str, str, str]:
@@ -60,6 +74,8 @@ def _method(proof: Proof, outcome: Outcome) -> tuple[str, str, str]:
         return outcome.verdict.value.upper(), str(proof.depth), seconds
     if outcome.induction is not None:
         return f"induction ({outcome.induction} steps)", "any", seconds
+    if proof.whole_window:
+        return f"any state, {proof.depth} cycles", "any", seconds
     return "bounded, any state" if proof.any_state else "bounded", str(proof.depth), seconds
 
 

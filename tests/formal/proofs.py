@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from . import depthwise, dma, forwarding, liveness, queues, reset, tokens, write_ports
+from . import depthwise, dma, forwarding, liveness, product, queues, reset, tokens, vector_lanes, write_ports
 from .prover import Proof
 
 PROOFS: dict[str, Proof] = {
     proof.name: proof
-    for module in (tokens, queues, write_ports, dma, forwarding, depthwise, liveness, reset)
+    for module in (tokens, queues, write_ports, dma, forwarding, depthwise, liveness, reset, vector_lanes, product)
     for proof in module.PROOFS
 }

@@ -6,6 +6,7 @@ import importlib.abc
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -75,6 +76,10 @@ class Proof:
         Cycles within which the mutant shows, where that is later than ``depth``.
     cut_multipliers
         So many multipliers are taken out: their products are free, apart from what the proof assumes of them.
+    whole_window
+        The property is of something that ends within ``depth`` cycles, so that from any state it holds for every run.
+    instruction, flags
+        What of the instruction set it is about.
     """
 
     name: str
@@ -86,6 +91,9 @@ class Proof:
     any_state: bool = False
     mutant_depth: int | None = None
     cut_multipliers: int = 0
+    whole_window: bool = False
+    instruction: str = ""
+    flags: str = ""
 
 
 class Verdict(Enum):
@@ -200,12 +208,18 @@ def _last_step(report: str) -> int:
 def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     # z3 is a program of the same environment, which need not be active.
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    try:
-        return subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS_AT_MOST
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ProverError(f"{Path(command[0]).name} did not answer within {SECONDS_AT_MOST} s") from error
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            output, errors = process.communicate(timeout=SECONDS_AT_MOST)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)  # the solver is a process of its own, and would go on for hours
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise ProverError(f"{Path(command[0]).name} did not answer within {SECONDS_AT_MOST} s") from error
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
 class MutantFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

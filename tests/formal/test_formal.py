@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from amaranth.hdl import Signal
 from weft.hw.config import TINY
 from weft.hw.tokens import TokenMatrix
 
+from . import prover
+from .__main__ import _print_instructions
 from .harness import Harness
 from .proofs import PROOFS
-from .prover import ROOT, Mutant, Proof, ProverError, Verdict, prove, refute_mutant
+from .prover import ROOT, Mutant, Outcome, Proof, ProverError, Verdict, prove, refute_mutant
 
 QUICK = (
     *("queue-2", "queue-8", "engine-takes", "read-buffer", "fetch-window", "reset-tokens"),
     *("live-loops", "live-bursts", "live-writer", "live-packer", "live-gemm", "live-shared", "gemm-columns"),
     *("shared-write", "load-at-inp"),
+    "isa-factors",
 )
 
 
@@ -90,6 +95,32 @@ def test_a_property_that_is_gone_after_optimisation_is_an_error() -> None:
 
     with pytest.raises(ProverError, match="of 2 properties, 1 are left"):
         prove(Proof("trivial", "", trivial, Mutant("tokens", "", ""), depth=1))
+
+
+def test_a_solver_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the processes that it began: yosys-smtbmc's solver is one."""
+    monkeypatch.setattr(prover, "SECONDS_AT_MOST", 5)
+    pid = tmp_path / "pid"
+    script = f"sleep 1000 & echo $! > {pid}; wait"
+    with pytest.raises(ProverError, match="sh did not answer within 5 s"):
+        prover._run(["sh", "-c", script], tmp_path)
+    state = Path(f"/proc/{pid.read_text().strip()}/stat")
+    for _ in range(100):
+        if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.1)
+    pytest.fail("the solver still runs")
+
+
+def test_what_is_proved_of_instructions_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """And what is not proved says so."""
+    whole, *_ = (proof for proof in PROOFS.values() if proof.whole_window)
+    other = replace(whole, instruction="OTHER", flags="one")
+    _print_instructions([whole, other, PROOFS["queue-2"]], [Outcome(Verdict.PROVED, 1.5), None, None])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line]
+    assert lines[1][-2:] == ["any", "1.5"]
+    assert lines[2] == ["OTHER", "one", "NOT", "PROVED"]
+    assert len(lines) == 3
 
 
 def test_a_mutant_that_no_longer_fits_the_source_is_an_error() -> None:

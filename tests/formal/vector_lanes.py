@@ -1,0 +1,117 @@
+"""Proofs that the lanes of the vector engine give what the instruction set says (``vector_meaning.py``).
+
+The pipeline never stalls: what a micro-op does ends a fixed number of cycles after its issue. So it is shown for one
+that is issued while the lanes are in any state, with anything issued behind it. That holds for every cycle of every
+run: such a proof says as much as an inductive one.
+
+Multipliers are cut out. That the right factors reach their registers, and that a lane adds the two partial products, is
+part of these proofs; what the multipliers make of the registers is ``isa-factors``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from amaranth.asserts import Initial
+from amaranth.hdl import Const, Mux, Signal, Value, signed
+from weft.hw.config import CoreConfig
+from weft.hw.isa import VectorOp
+from weft.hw.pipelines import ADDED_STAGE, VectorStages
+from weft.hw.vector_lanes import LOW_BITS, VectorLanes
+
+from . import vector_meaning
+from .harness import Harness, Inside
+from .prover import Mutant, Proof
+from .queues import NARROW
+
+MULTIPLYING = (VectorOp.MUL, VectorOp.MAC)
+
+
+class Window:
+    """The cycle of a trace, counted from 0; what happens in one of them can be kept."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.m = harness.m
+        self._count = Signal(6, name="cycle")
+        self.m.d.sync += self._count.eq(Mux(Initial(), 1, self._count + 1))
+
+    def at(self, cycle: int) -> Value:
+        return Initial() if cycle == 0 else ~Initial() & (self._count == cycle)
+
+    def kept(self, name: str, value: Any, cycle: int) -> Signal:
+        """From the next cycle on, what ``value`` is in ``cycle``."""
+        signal = Signal(Value.cast(value).shape(), name=f"kept_{name}")
+        with self.m.If(self.at(cycle)):
+            self.m.d.sync += signal.eq(value)
+        return signal
+
+
+def lane_result(op: VectorOp, config: CoreConfig = NARROW) -> Harness:
+    """Each lane's result of one micro-op, ``stages.result`` cycles after its issue, from what its operand registers
+    hold in the third cycle after it."""
+    harness = Harness()
+    window = Window(harness)
+    lanes = VectorLanes(config)
+    inside = harness.add("lanes", lanes)
+    stages = VectorStages.of(config)
+    order = lanes.order
+    issue = window.at(0)
+    harness.assume(~issue | (lanes.issue & (order.op == op)))
+    # As OperandFetch orders (`isa-operands`).
+    alone = ~order.identity & ~order.chain if op.identity is None else ~(order.identity & order.chain)
+    harness.assume(~issue | alone)
+    identity, chain = (window.kept(name, order[name], 0) for name in ("identity", "chain"))
+    limits = vector_meaning.Limits(
+        **{name: window.kept(name, order[name], 0) for name in ("zero_point", "low", "high", "left_shift")}
+    )
+    ends = window.at(stages.result)
+    for number in range(config.lanes):
+        register = partial(_register, inside, number)
+        names = ("a", "b", "multiplier", "shift", "d")
+        a, b, multiplier, shift, d = (window.kept(f"{name}_{number}", register(name), ADDED_STAGE) for name in names)
+        old: Value = d
+        if op.identity is not None:
+            last = window.kept(f"last_{number}", register(f"sum_{stages.shift + 1}"), stages.shift)
+            old = Mux(identity, Const(op.identity, signed(32)), Mux(chain, last, d))
+        operands = vector_meaning.Operands(a, b, multiplier, shift, old)
+        product: Value = Const(0, signed(57))
+        if op in MULTIPLYING:
+            at = stages.multiply
+            parts = (register(f"high_{at + 1}") << LOW_BITS) + register(f"low_{at + 1}")
+            product = window.kept(f"product_{number}", vector_meaning.low(parts, 57), at + 1)
+            for name, factor in zip(("x", "factor"), vector_meaning.factors(op, operands), strict=True):
+                same = register(f"{name}_{at}") == factor
+                harness.prove(~window.at(at) | same, f"{name}_reaches_the_multiplier_of_lane_{number}")
+        expected = vector_meaning.result(op, operands, product, limits)
+        result = lanes.result[32 * number : 32 * number + 32].as_signed()
+        harness.prove(~ends | (lanes.result_valid & (result == expected)), f"result_of_lane_{number}")
+    return harness
+
+
+def _register(inside: Inside, number: int, name: str) -> Signal:
+    return inside[f"lane{number}_{name}"]
+
+
+MUTANTS = {
+    VectorOp.MUL: ("Mux(op.requantises, self.multiplier, number)", "self.multiplier"),
+    VectorOp.MAC: ("Mux(op.compares, chosen, a)", "Mux(op.compares, chosen, b)"),
+}
+"""Of each operation that is proved a fault in ``vector_lanes.py``."""
+
+PROOFS = [
+    Proof(
+        f"isa-{op.name.lower().replace('_', '-')}",
+        f"a micro-op of VECTOR {op.name} gives in each lane what the instruction set says",
+        partial(lane_result, op),
+        Mutant("vector_lanes", *mutant),
+        depth=VectorStages.of(NARROW).result + 1,
+        inductive=False,
+        any_state=True,
+        whole_window=True,
+        cut_multipliers=2 * NARROW.lanes,
+        instruction=f"VECTOR {op.name}",
+        flags="zero, goes on, b of acc or immediate" if op.accumulates else "target acc, b of acc or immediate",
+    )
+    for op, mutant in MUTANTS.items()
+]
