@@ -96,6 +96,17 @@ def _core(folder: Path) -> Path:
     return path
 
 
+def test_a_page_has_the_cores_of_a_system(pair: Path, tmp_path: Path) -> None:
+    command = ("view", MODEL, "--system", pair, "--output", "out.html")
+    result = weft(*command, "--split", "2", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert '"system":"pair"' in (tmp_path / "out.html").read_text().replace(": ", ":")
+    for way, text in (((), "each core of 'pair' would have 'digits' whole"), (("--live",), "hint: leave out --live")):
+        result = weft(*command, *way, folder=tmp_path)
+        assert result.returncode == 1
+        assert text in result.stderr
+
+
 def test_what_is_wrong_is_named(pair: Path, tmp_path: Path) -> None:
     result = weft("run", MODEL, "-c", "tiny", "--system", pair, "--trace", "t.json", folder=tmp_path)
     assert result.returncode == 1
