@@ -102,6 +102,24 @@ def test_the_rtl_gives_the_same_bytes_and_cycles(
     assert cycles[0] == cycles[1]
 
 
+def test_unlike_cores_take_the_cycles_of_their_rtl() -> None:
+    cores = replace(TINY, name="deep", wgt_depth=512, queue_depth=32), TINY
+    model = weft.compile(DIGITS, cores=cores)
+    assert isinstance(model, weft.CompiledModel)
+    found, truth = (
+        loaded(model, replace(PAIR, cores=cores, ports=(0, 0), relay=True), device=device) for device in ("fsim", "rtl")
+    )
+    alone = weft.load(compiled(DIGITS, 1))
+    assert isinstance(alone, weft.LoadedModule)
+    given = images(model, 5)
+    expected = [alone.run(item) for item in given]
+    assert equal(found.run(given), expected)
+    assert equal(truth.run(given), expected)
+    assert found.relayed is not None
+    assert truth.relayed is not None
+    assert found.relayed.spans == truth.relayed.spans
+
+
 @pytest.mark.parametrize("device", ["fsim", "rtl"])
 def test_cores_that_start_each_other_give_the_same(device: str, model: weft.CompiledModel, items: list[Item]) -> None:
     module = loaded(model, replace(PAIR, relay=True), device=device)
