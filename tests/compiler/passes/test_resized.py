@@ -47,6 +47,10 @@ def _rewritten(model: onnx.ModelProto) -> Module:
     return PassManager([fold_constants, simplify, resized]).run(from_onnx(model))
 
 
+def _products(module: Module) -> int:
+    return sum(node.op == "nn.matmul" for node in calls(module.main.body))
+
+
 CASES = [
     ("half_pixel", (2, 2), (6, 5)), ("asymmetric", (2, 2), (6, 5)), ("half_pixel", (3, 3), (4, 4)),
     ("pytorch_half_pixel", (4, 2), (3, 4)), ("asymmetric", (3, 4), (3, 4)), ("half_pixel", (7, 2), (3, 2)),
@@ -95,7 +99,12 @@ def test_the_same_values(mode: str, factors: tuple[float, float], size: tuple[in
     ],
 )  # fmt: skip
 def test_other_interpolations_stay(model: onnx.ModelProto) -> None:
-    assert any(node.op == "nn.matmul" for node in calls(_rewritten(model).main.body))
+    """Also the one axis of two that could be done: the core would hand its sums to the host for the other."""
+    before = PassManager([fold_constants, simplify]).run(from_onnx(model))
+    count, left = (
+        sum(node.op == "nn.matmul" for node in calls(each.main.body)) for each in (before, _rewritten(model))
+    )
+    assert count == left > 0
 
 
 def test_an_image_of_floats_stays() -> None:

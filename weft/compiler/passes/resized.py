@@ -17,9 +17,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..graph import Array, Call, Constant, Expr, Module, Role, Span, call, operator_of, role_of
+from ..graph import Array, Call, Constant, Expr, Module, Role, Span, call, operator_of, role_of, topological_order
 from ..graph.evaluate import static_value
 from ..graph.registry import Family
+from ..graph.visit import with_children
 from .manager import Counted, Pass, rule_pass
 
 _NEAR = 1e-6
@@ -63,7 +64,7 @@ def resized_by_phases(node: Call) -> Expr | None:
 
 def resized_along_an_axis(node: Call) -> Expr | None:
     """matmul(x, columns), or one of rows between two transposes, which interpolates one axis  ->  as above"""
-    if role_of(node) is Role.MATRIX_PRODUCT:
+    if role_of(node) is Role.MATRIX_PRODUCT and _turned(node.args[0]) is None:
         return _resized(node.args[0], _KEPT, _axis(node.args[1]), node, node.span)
     inner = _turned(node)
     if not isinstance(inner, Call) or role_of(inner) is not Role.MATRIX_PRODUCT:
@@ -169,11 +170,18 @@ def _convolved(x: Expr, phases: tuple[_Phase, _Phase], steps: tuple[int, int], s
 
 def _run(module: Module) -> Counted:
     """Both axes at once where both are resized: in turn, the second would read what is not of 8 bits."""
-    matches = 0
-    for rule in (resized_by_phases, resized_along_an_axis):
-        module, found = rule_pass("resized", (rule,)).counted(module)
-        matches += found or 0
-    return Counted(module, matches)
+    module, matches = rule_pass("resized", (resized_by_phases,)).counted(module)
+    order = topological_order(module.main.body)
+    first_of_two = {id(node.children[0]) for node in order if role_of(node) is Role.MATRIX_PRODUCT}
+    found, memo = matches or 0, dict[int, Expr]()
+    for node in order:
+        made = with_children(node, tuple(memo[id(child)] for child in node.children))
+        alone = id(node) not in first_of_two
+        new = resized_along_an_axis(made) if alone and isinstance(made, Call) else None
+        memo[id(node)] = made if new is None else new
+        found += new is not None
+    body = memo[id(module.main.body)]
+    return Counted(module if body is module.main.body else module.with_main(body), found)
 
 
 resized = Pass("resized", _run, tolerance=1e-4, about=__doc__ or "")
