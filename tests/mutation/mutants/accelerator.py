@@ -277,6 +277,15 @@ MUTANTS = (
         "operators/test_empty_matrices.py",
     ),
     _fault(
+        "engines-wait-for-the-first-of-them", "cost/work.py", "wrong operator",
+        "most = np.maximum(most, each)", "most = np.minimum(most, each)", "cost/test_work.py",
+    ),
+    _fault(
+        "nothing-is-exposed", "cost/work.py", "forgotten part",
+        "overlapped(self.matrix, self.vector, self.traffic) + self.exposed",
+        "overlapped(self.matrix, self.vector, self.traffic)", "cost/test_work.py",
+    ),
+    _fault(
         "slices-begin-at-the-first-group", "link/depthwise_split.py", "address",
         "batch_group or 0, start)", "batch_group or 0, 0)",
         "link/test_depthwise_split.py",

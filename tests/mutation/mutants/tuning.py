@@ -157,9 +157,9 @@ MUTANTS = (
         "if number % 2 == 0 else", "if number >= 0 else", CPU,
     ),
     Mutant(
-        "engines-never-hold-each-other-up", "compiler/targets/accel/cost/tile_costs.py", "cost forgotten",
-        "total: Array = np.add.reduce(shares)", "total: Array = np.maximum.reduce(shares)",
-        ("tests/compiler/targets/accel/cost/test_tile_costs.py",),
+        "engines-never-hold-each-other-up", "compiler/targets/accel/cost/work.py", "cost forgotten",
+        "total = total + share", "total = np.maximum(total, share)",
+        ("tests/compiler/targets/accel/cost/test_work.py",),
     ),
     Mutant(
         "weights-without-room", "tune/layers.py", "check ignored", "free = min(free - ahead + idle, room)",

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import read
 from weft.compiler.targets.accel.cost.tile_costs import (
@@ -20,7 +18,6 @@ from weft.compiler.targets.accel.cost.tile_costs import (
     estimates,
     fill,
     fills,
-    overlapped,
     tilings,
     work_of,
     works_of,
@@ -304,17 +301,3 @@ def test_the_first_weights_are_loaded_in_large_parts_where_the_bus_is_all_that_a
         assert first.groups * first.reduction >= 64
     busy = rows_of_a_matrix(32)
     assert not works_of(busy, Tiles.of(tilings(busy)[:50])).ahead.any()
-
-
-@given(st.lists(st.floats(1, 1e9), min_size=3, max_size=3))
-def test_engines_beside_each_other_take_the_longest_and_a_little_more(cycles: list[float]) -> None:
-    together = float(overlapped(*(np.array([each]) for each in cycles))[0])
-    assert max(cycles) <= together <= 1.0175 * max(cycles)
-
-
-def test_engines_that_are_nearly_as_busy_hold_each_other_up() -> None:
-    cases = [(100.0, 100.0, 1.0), (100.0, 95.0, 1.0), (100.0, 50.0, 1.0)]
-    equal, near, far = (float(overlapped(*map(np.array, ([a], [b], [c])))[0]) for a, b, c in cases)
-    assert equal == pytest.approx(100 * 2 ** (1 / 64))
-    assert 100 < near < equal
-    assert far == pytest.approx(100, rel=1e-9)

@@ -140,7 +140,7 @@ def test_scratchpads_that_cannot_be_shared_leave_the_layer_to_the_vector_engine(
         (32, 112, 1, 1),  # nine micro-ops for each entry of the array, ten of the vector engine, and one more for each
         (144, 28, 1, 5),
         (576, 14, 1, 20),
-        (16, 14, 1, 1),
+        (16, 14, 1, 0),  # the first products wait for their matrices: alone 2,814 cycles, the vector engine 2,541
         (64, 112, 2, 4),  # bound by memory: the array takes larger tiles, whose borders overlap less
         (512, 14, 2, 0),  # bound by memory: no matrices beside the data
     ],

@@ -20,7 +20,7 @@ from ..operators.empty_matrices import Mask
 from ..operators.filled_parameters import TOGETHER, fills_pay
 from ..operators.lower import Kernel, Section
 from ..schedule.tiling import LOOP_ORDERS, Problem, Tiling, sizes_worth_trying
-from .tile_costs import chunks_of, estimates, fill, work_of
+from .tile_costs import chunks_of, estimates, fill, uneven_axes, work_of
 from .tiles import Tiles
 
 THREADS = (1, 2, 4)
@@ -125,7 +125,7 @@ def features(problem: Problem, candidate: Candidate) -> Mapping[str, float]:
         "vector": math.log2(work.vector / least + 2**-10),
         "traffic": math.log2(work.traffic / least + 2**-10),
         "exposed": math.log2(work.exposed / least + 2**-10),
-        "uneven": work.uneven,
+        "uneven": int(uneven_axes(problem, Tiles.of([tiling]))[0]),
         "tiles": math.log2(outer * tiles),
         "tile": math.log2(tiling.groups * problem.parts * tiling.rows * tiling.columns),
         "chunks": math.log2(int(chunks_of(problem, Tiles.of([tiling]))[0])) if tiling.reduction else 0.0,

@@ -14,7 +14,8 @@ from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
 from ....graph import Array, Call, Constant, Expr, Function, TensorType, Var, call
 from ....graph.visit import topological_order
-from ..cost.tile_costs import Work, estimate, tilings, work_of
+from ..cost.tile_costs import estimate, tilings, work_of
+from ..cost.work import Work
 from ..operators import packed_layout
 from ..operators.depthwise_mode import in_depthwise_mode
 from ..operators.lower import Kernel, lower_function
@@ -22,15 +23,6 @@ from ..operators.operators import tables_of
 from ..operators.packed_layout import Blocks, blocks_of
 from ..schedule.tiling import Problem
 from .forms import DEPTHWISE
-
-NOT_OVERLAPPED = 0.1
-"""Share of the work beside the slowest resource's that is assumed to add to it."""
-
-LEAST_GAIN = 0.03
-"""Use the array only if it saves at least this share of the cycles."""
-
-DRAW = 0.02
-"""Estimates that differ by this share are both those of the memory; then the mode, which is done sooner, wins."""
 
 ANCHOR = "packed_depthwise_conv2d"
 
@@ -86,8 +78,7 @@ def split_at(function: Function, kernel: Kernel, on_array: int) -> list[Split]:
 def array_groups(config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel, threads: int) -> int:
     """How many channel groups of a depthwise function the array should compute: as few as make it fastest."""
     cycles = cycles_by_groups(config, rate, function, kernel, threads)
-    best = min(range(len(cycles)), key=cycles.__getitem__, default=0)
-    return best if best and cycles[best] < (1 - LEAST_GAIN) * cycles[0] else 0
+    return min(range(len(cycles)), key=cycles.__getitem__, default=0)
 
 
 def fastest_in_mode(
@@ -100,7 +91,7 @@ def fastest_in_mode(
         return None
     tapped = lower_function(in_mode)
     others = min(_estimate(config, rate, kernel, threads), split_estimate(config, rate, function, kernel, threads))
-    return tapped if _estimate(config, rate, tapped, threads) <= (1 + DRAW) * others else None
+    return tapped if _estimate(config, rate, tapped, threads) <= others else None
 
 
 def estimate_apart(config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel, threads: int) -> float:
@@ -132,29 +123,14 @@ def cycles_by_groups(
     groups = kernel.output.shape[1]
     on_array = lower_function(_slice(function, 0, 0, groups, "array").function)
     outer = kernel.output.shape[0]
-    alone, vector, array = (
-        _work(Problem(config, kernel, threads, rate=rate)), _work(Problem(config, kernel, 1, beside=True, rate=rate)),
-        _work(Problem(config, on_array, 1, beside=True, rate=rate)),
-    )  # fmt: skip
-    if alone is None or vector is None or array is None:
+    none, every = (_work(Problem(config, each, threads, rate=rate)) for each in (kernel, on_array))
+    vector, array = (_work(Problem(config, each, 1, beside=True, rate=rate)) for each in (kernel, on_array))
+    if none is None or every is None or vector is None or array is None:
         return []
 
-    def cycles(count: int) -> float:
-        if not count:
-            return _together(alone.vector, alone.traffic)
-        share = count / groups
-        return _together(
-            (1 - share) * vector.vector + share * outer * array.vector,
-            share * outer * array.matrix,
-            (1 - share) * vector.traffic + share * outer * array.traffic,
-        )
-
-    return [cycles(count) for count in range(groups + 1)]
-
-
-def _together(*cycles: float) -> float:
-    """Cycles of work on several resources at once."""
-    return max(cycles) + NOT_OVERLAPPED * (sum(cycles) - max(cycles))
+    shares = (count / groups for count in range(1, groups))
+    both = (vector * (1 - share) + array * (share * outer) for share in shares)
+    return [float(work.cycles) for work in (none, *both, every * outer)]
 
 
 def _work(problem: Problem) -> Work | None:
