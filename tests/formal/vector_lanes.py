@@ -25,6 +25,9 @@ from .harness import Harness, Inside
 from .prover import Mutant, Proof
 from .queues import NARROW
 
+ONE_STEP = (VectorOp.ADD, VectorOp.SUB, VectorOp.MIN, VectorOp.MAX)
+"""What one adder or one comparison gives, in the first stage behind the operand registers."""
+
 MULTIPLYING = (VectorOp.MUL, VectorOp.MAC)
 
 
@@ -84,6 +87,12 @@ def lane_result(op: VectorOp, config: CoreConfig = NARROW) -> Harness:
                 same = register(f"{name}_{at}") == factor
                 harness.prove(~window.at(at) | same, f"{name}_reaches_the_multiplier_of_lane_{number}")
         expected = vector_meaning.result(op, operands, product, limits)
+        if op.identity is not None:
+            begins = register(f"old_{ADDED_STAGE + 1}") == Mux(identity, Const(op.identity, signed(32)), d)
+            harness.prove(~window.at(ADDED_STAGE + 1) | begins, f"begins_in_lane_{number}")
+        if op in ONE_STEP:  # not needed for the result, but a fault shows many cycles earlier
+            made = register(f"x_{ADDED_STAGE + 1}") == expected
+            harness.prove(~window.at(ADDED_STAGE + 1) | made, f"made_in_lane_{number}")
         result = lanes.result[32 * number : 32 * number + 32].as_signed()
         harness.prove(~ends | (lanes.result_valid & (result == expected)), f"result_of_lane_{number}")
     return harness
@@ -94,8 +103,15 @@ def _register(inside: Inside, number: int, name: str) -> Signal:
 
 
 MUTANTS = {
+    VectorOp.ADD: ("(VectorOp.ADD, VectorOp.SUB, ", "(VectorOp.SUB, "),
+    VectorOp.SUB: ('"subtracts": (VectorOp.SUB, ', '"subtracts": ('),
+    VectorOp.MIN: ('"compares": (VectorOp.MIN, VectorOp.MAX)', '"compares": (VectorOp.MAX,)'),
+    VectorOp.MAX: ("added[-1] ^ op.takes_larger", "added[-1]"),
     VectorOp.MUL: ("Mux(op.requantises, self.multiplier, number)", "self.multiplier"),
     VectorOp.MAC: ("Mux(op.compares, chosen, a)", "Mux(op.compares, chosen, b)"),
+    VectorOp.SUM: ("Mux(order.content.identity, order.identity, self.d)", "self.d"),
+    VectorOp.MIN_ACCUMULATE: ("self.op.keeps_least.replicate(31)", "self.op.keeps_least.replicate(30)"),
+    VectorOp.MAX_ACCUMULATE: ("replicate(31), self.op.keeps_largest)", "replicate(31), self.op.keeps_least)"),
 }
 """Of each operation that is proved a fault in ``vector_lanes.py``."""
 
