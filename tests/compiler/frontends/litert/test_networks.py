@@ -10,13 +10,32 @@ import pytest
 from benchmarks.frontends.litert_suite import computed, tried
 from benchmarks.zoo.litert_cases import FAMILIES, Case
 from benchmarks.zoo.litert_layers import layers
-from benchmarks.zoo.litert_models import interpreted
+from benchmarks.zoo.litert_models import ModelWriter, interpreted, options
 from benchmarks.zoo.litert_networks import NETWORKS, digits, hard_swishes, inception
 
 
 @pytest.mark.parametrize("network", [digits, hard_swishes, inception])
 def test_a_compiled_network_is_the_interpreters(network: Callable[[], Case]) -> None:
     case = network()
+    np.testing.assert_array_equal(computed(case, "cpu")[0], interpreted(case.model, case.arrays)[0])
+
+
+@pytest.mark.parametrize("kernels", [((7, 1), (1, 7)), ((1, 7), (7, 1)), ((5, 1), (1, 5), (5, 1))])
+def test_a_result_may_lie_over_a_padded_operand_of_its_size(kernels: tuple[tuple[int, int], ...]) -> None:
+    """Factorised windows, as InceptionV3 has them: what is filled around the result must not reach the operand before
+    it is read."""
+    random, net = np.random.default_rng(1), ModelWriter()
+    x = y = net.tensor((1, 4, 4, 16), "int8", 0.00303083, -128, name="x")
+    scale = 0.00303083
+    for window in kernels:
+        weights = net.constant(
+            random.integers(-127, 128, (16, *window, 16)), "int8", scale=np.full(16, 0.00052873), zero=0
+        )
+        bias = net.constant(random.integers(-9999, 9999, 16), "int32", scale=np.full(16, scale * 0.00052873), zero=0)
+        operand, y, scale = y, net.tensor((1, 4, 4, 16), "int8", 0.00274891, -128), 0.00274891
+        made = options("Conv2DOptions", strideW=1, strideH=1, fusedActivationFunction=1)
+        net.op("CONV_2D", [operand, weights, bias], [y], made, version=3)
+    case = Case("factorised", net.finish([x], [y]), (random.integers(-128, 128, (1, 4, 4, 16)).astype(np.int8),))
     np.testing.assert_array_equal(computed(case, "cpu")[0], interpreted(case.model, case.arrays)[0])
 
 

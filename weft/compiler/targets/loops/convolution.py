@@ -256,9 +256,9 @@ class ConvolutionKernels:
             return kernel
         image, blocks, rows, columns, _ = tir.row_major_strides(layout.shape(group.root.shape))
         strides = (image, rows, columns, blocks * shape[4], blocks, rows * apart[0], columns * apart[1], 1)
-        top, left, *_ = left_out = group.root.attr("left_out")
+        top, left, *_ = group.root.attr("left_out")
         offset = kernel.offset - top * rows - left * columns
-        return replace(kernel, windows={output.name: strides}, offset=offset, spills=any(left_out))
+        return replace(kernel, windows={output.name: strides}, offset=offset)
 
     def _paired(self, packed: Array, tile: Tile) -> tuple[PairedWeights | None, str]:
         """Packed weights in two parts, where sums by pairs are worth it; that or why not, where these could be."""

@@ -38,8 +38,7 @@ class Kernel:
     ``func`` is not scheduled yet: ``arrange`` does it. ``inputs``: values that it reads, in the order of its first
     parameters, each in the given layout. ``constants``: arrays for the parameters that follow. The last parameter is
     the result; ``windows`` gives its strides where it is the inside of a tensor with a halo, and ``offset`` (elements)
-    where in that tensor it starts. ``spills``: whether it writes into the halo, which is filled afterwards then.
-    ``form``: as `Layer.form`.
+    where in that tensor it starts; the halo, which it may write into, is filled afterwards. ``form``: as `Layer.form`.
     """
 
     func: tir.PrimFunc
@@ -48,7 +47,6 @@ class Kernel:
     constants: tuple[Array, ...]
     windows: Mapping[str, tuple[int, ...]]
     offset: int
-    spills: bool = False
     form: str = ""
 
     def schedule(self) -> te.Schedule:

@@ -227,8 +227,6 @@ class _Linker:
         if slot is None:
             slot = new = self._allocate(_name(result), _nbytes(result, layout))
             self.slots[result, layout] = new
-        if layout.halo != NO_HALO and not kernel.spills:
-            self._fill_halo(result, layout, slot)
         func, code = self._scheduled(kernel, elements)
         sources = [self._used(source) for source in sources]
         if new is not None:
@@ -241,7 +239,7 @@ class _Linker:
         item = numpy_dtype(layout.dtype(element_type(result.dtype))).itemsize
         slots = (*sources, *constants, self._used(slot))
         self._add_launch(code, func.params, slots, kernel.offset * item, workspace)
-        if layout.halo != NO_HALO and kernel.spills:
+        if layout.halo != NO_HALO:  # behind the kernel, which may read an operand that lies there, or spill into it
             self._fill_halo(result, layout, slot)
         return code.text
 
