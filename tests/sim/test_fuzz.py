@@ -138,6 +138,7 @@ def test_the_cores_of_a_campaign_are_all_different():
     assert {campaign_config(number).bus_bits for number in CAMPAIGN_CORES} == {64, 128, 256, 512}
     assert {campaign_config(number).tables for number in CAMPAIGN_CORES} == {0, 1, 2, 4, 8, 16}
     assert {campaign_config(number).weight_group for number in CAMPAIGN_CORES} == {0, 32, 64, 128}
+    assert {campaign_config(number).rounding for number in CAMPAIGN_CORES} == {*ROUNDINGS}
 
 
 class Broken(FunctionalSimulator):
