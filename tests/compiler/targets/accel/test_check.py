@@ -157,6 +157,19 @@ def test_an_access_out_of_its_memory_is_refused(instruction: Instruction, text: 
         check(instruction)
 
 
+def test_matrices_smaller_than_addresses_count_are_in_the_window_and_in_order() -> None:
+    """On a core of many rows a matrix of weights is half a granule: loads of them were taken to touch nothing."""
+    config = replace(TINY, batch=8, block_in=4, block_out=4)
+    window = 16 * config.granule_bytes
+    loaded = Load(engine=Engine.LOADW, scratchpad=Scratchpad.WGT, index=0, offset=10, rows=3, columns=1, stride=5)
+    check_program(config, assemble(config, [loaded, Finish()]), window)
+    with pytest.raises(ProgramError, match="ends at granule 17, but the window has 16"):
+        check_program(config, assemble(config, [replace(loaded, stride=6), Finish()]), window)
+    store = Store(index=0, offset=15, rows=1, columns=1)
+    with pytest.raises(ProgramError, match="writes unit 15 of 'dram'"):
+        check_program(config, assemble(config, [loaded, store, Finish()]), window)
+
+
 def test_loop_levels_count_towards_the_reach() -> None:
     loop = Loop(engine=Engine.GEMM, level=0, extent=10, dst_stride=30)
     with pytest.raises(ProgramError, match=r"reaches unit 270 of 'acc'"):

@@ -23,6 +23,7 @@ CORES = (
     PYNQ,
     replace(TINY, name="shallow", queue_depth=2, token_depth=1),
     replace(PYNQ, name="tables", tables=2),
+    replace(TINY, name="batch", batch=8, block_in=4, block_out=4),  # a matrix is half of what addresses count
 )
 
 

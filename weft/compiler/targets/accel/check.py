@@ -226,8 +226,8 @@ class _Checker:
         granule = self.config.granule_bytes
         if transfer.offset * granule % min(entry_bytes & -entry_bytes, self.config.bus_bytes):
             raise ProgramError(f"{self.describe(number)}: its DRAM offset is not aligned")
-        units = entry_bytes // granule
-        last = transfer.offset + ((transfer.rows - 1) * transfer.stride + transfer.columns) * units
+        reach = ((transfer.rows - 1) * transfer.stride + transfer.columns) * entry_bytes
+        last = transfer.offset + -(-reach // granule)
         if last > self.window_units:
             raise ProgramError(
                 f"{self.describe(number)} ends at granule {last}, but the window has {self.window_units}"
@@ -239,7 +239,10 @@ class _Checker:
             inside = (self.constant_starts <= transfer.offset) & (self.constant_stops >= last)
             if np.count_nonzero(inside):
                 return
+        units, part = divmod(entry_bytes, granule)
         shape = ((transfer.columns * units, 1), (transfer.rows, transfer.stride * units))
+        if part:  # entries that are no whole granules: all from the first to the last
+            shape = ((last - transfer.offset, 1), (1, 0))
         self.touch(number, Memory.DRAM, transfer.offset, shape, write=write)
 
     def touch(self, number: int, name: Memory, first: int, shape: tuple[tuple[int, int], ...], *, write: bool) -> None:

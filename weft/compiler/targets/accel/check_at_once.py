@@ -285,13 +285,16 @@ def _in_dram(
     some = np.flatnonzero(fields["rows"] * fields["columns"])
     rows, columns, stride, offset = (fields[name][some] for name in ("rows", "columns", "stride", "offset"))
     size, granule = entry_bytes[some], config.granule_bytes
-    stop = offset + ((rows - 1) * stride + columns) * (size // granule)
+    reach = -(-((rows - 1) * stride + columns) * size // granule)
+    stop = offset + reach
     if (offset * granule % np.minimum(size & -size, config.bus_bytes)).any():
         raise _DoubtError
     if (stop > window_bytes // granule).any() or (write and areas.touched(offset, stop).any()):
         raise _DoubtError
     ordered = np.flatnonzero(~areas.inside(offset, stop))
-    columns, rows, stride = (columns * (size // granule))[ordered], rows[ordered], (stride * (size // granule))[ordered]
+    whole, units = size % granule == 0, size // granule  # of other entries all granules from the first to the last
+    columns, stride = np.where(whole, columns * units, reach)[ordered], np.where(whole, stride * units, 0)[ordered]
+    rows = np.where(whole, rows, 1)[ordered]
     shapes, which = np.unique(np.stack([columns, rows, stride], axis=1), axis=0, return_inverse=True)
     return _Touched(
         Memory.DRAM, transfers.numbers[some[ordered]], offset[ordered],

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from weft.compiler.targets.accel.link import function_program
 from weft.compiler.targets.accel.stream.split_end import split_end
-from weft.compiler.targets.accel.stream.stream import Access, Issue
+from weft.compiler.targets.accel.stream.stream import Access, Issue, dram_access
 from weft.hw.config import PYNQ, CoreConfig
 from weft.hw.isa import Engine, Gemm, Load, Scratchpad
 from weft.hw.load_counts import bytes_each, entries_of
@@ -25,6 +25,7 @@ from ..test_kernels import Case
 from .test_split_products import loops, micro_ops, product_of, reader
 
 FOUR = replace(PYNQ, weight_group=64)
+MANY_ROWS = replace(PYNQ, batch=8, block_in=4, block_out=4, depthwise=0)  # a matrix is half of what addresses count
 
 
 def weights(config: CoreConfig, *, rows: int, columns: int, index: int = 8, pad_value: int = 0) -> Issue:
@@ -33,8 +34,7 @@ def weights(config: CoreConfig, *, rows: int, columns: int, index: int = 8, pad_
         engine=Engine.LOADW, scratchpad=Scratchpad.WGT, index=index, offset=160, rows=rows, columns=columns, stride=40,
         pad_value=pad_value,
     )  # fmt: skip
-    units = bytes_each(config, load) // config.granule_bytes
-    read = Access(Memory.DRAM, load.offset, (rows, columns * units), (40 * units, 1))
+    read = dram_access(config, load.offset, rows, columns, load.stride, bytes_each(config, load))
     return Issue(load, (read,), (Access(Memory.WGT, index, (entries_of(config, load),), (1,)),), layer=2)
 
 
@@ -44,22 +44,24 @@ def stream_of(load: Issue, groups: int, depth: int) -> list[Issue]:
 
 
 def loaded(config: CoreConfig, stream: Sequence[Issue]) -> dict[int, tuple[int, int]]:
-    """Where each ``wgt`` entry comes from: the granule at which its load's column begins, and which of it it is."""
+    """Where each ``wgt`` entry comes from: the byte at which its load's column begins, and which of it it is."""
     found = {}
     for load in (issue.instruction for issue in stream):
         if isinstance(load, Load):
             each = entries_of(config, load) // (load.rows * load.columns)
-            units = bytes_each(config, load) // config.granule_bytes
+            size = bytes_each(config, load)
             for row, column, entry in np.ndindex(load.rows, load.columns, each):
                 place = load.index + (row * load.columns + column) * each + entry
-                found[place] = (load.offset + (row * load.stride + column) * units, entry)
+                found[place] = (load.offset * config.granule_bytes + (row * load.stride + column) * size, entry)
     return found
 
 
-@given(st.integers(1, 24), st.integers(1, 6), st.booleans(), st.booleans())
-def test_parts_load_and_compute_what_the_whole_does(groups: int, columns: int, four: bool, one_row: bool) -> None:
-    """Rows of a load, or its columns where all lie together; of 8 and of 4 bits."""
-    config = FOUR if four else PYNQ
+@given(st.integers(1, 24), st.integers(1, 6), st.sampled_from((PYNQ, FOUR, MANY_ROWS)), st.booleans())
+def test_parts_load_and_compute_what_the_whole_does(
+    groups: int, columns: int, config: CoreConfig, one_row: bool
+) -> None:
+    """Rows of a load, or its columns where all lie together; of 8 and of 4 bits, and of less than an address counts."""
+    four, one_row = config is FOUR, one_row and config is not MANY_ROWS  # there columns lie apart
     each = config.weight_record_entries if four else 1
     rows, in_row = (1, groups * columns) if one_row else (groups, columns)
     load = weights(config, rows=rows, columns=in_row, pad_value=FOUR_BITS if four else 0)

@@ -96,6 +96,17 @@ def test_rows_of_wide_entries_are_cut_and_say_what_they_read() -> None:
         assert np.arange(4096)[selector].ravel().tolist() == wanted.ravel().tolist()
 
 
+def test_no_cut_is_made_where_no_address_is() -> None:
+    """A matrix of this core is half of what addresses count."""
+    config = replace(TINY, batch=8, block_in=4, block_out=4)
+    load = Load(engine=Engine.LOADW, scratchpad=Scratchpad.WGT, index=0, offset=7, rows=6, columns=1, stride=3)
+    parts = module.cut_load(config, Issue(load, (), ()), load, [1, 2, 5])
+    assert [(part.index, part.offset, part.rows) for part in loads_in(parts)] == [(0, 7, 2), (2, 10, 4)]
+    touching = Issue(load, (Access(Memory.DRAM, 7, (9,), (1,)),), ())
+    (access,) = module.cut_load(config, touching, load, [4])[1].accesses[0]
+    assert (access.start, access.stop) == (13, 15)
+
+
 def test_a_part_waits_only_for_its_own_store() -> None:
     whole = Load(scratchpad=Scratchpad.INP, index=0, offset=0, rows=1, columns=128)
     parts = loads_in(split_loads(TINY, [store(0, 64), store(64, 64), load_of(whole)]))

@@ -19,7 +19,7 @@ from .....hw.config import CoreConfig
 from .....hw.isa import MEMORY_USERS, Load, Scratchpad
 from .....hw.load_counts import bytes_each, entries_each, entries_of
 from .....hw.memories import Memory
-from .stream import RECENT, TRANSFERS, Access, Issue
+from .stream import RECENT, TRANSFERS, Access, Issue, dram_access
 
 _maximum = np.maximum.reduce
 
@@ -80,7 +80,9 @@ def _granules(issues: Sequence[Issue]) -> int:
 
 def _cuts(config: CoreConfig, load: Load, stored_by: npt.NDArray[np.int32], position: int) -> list[int]:
     """Rows, or columns of a single row, before which a load is cut."""
-    units = _units(config, load)
+    units, part = divmod(bytes_each(config, load), config.granule_bytes)
+    if part:
+        return []  # smaller than what addresses count
     end = load.offset + ((load.rows - 1) * load.stride + load.columns) * units
     if _maximum(stored_by[load.offset : end]) < position - RECENT:
         return []  # nothing between its first and its last place was stored shortly before
@@ -116,31 +118,29 @@ def _changes(needs: npt.NDArray[np.int32], entries: int) -> list[int]:
     return cuts
 
 
-def _units(config: CoreConfig, load: Load) -> int:
-    """Granules of DRAM in an entry, or in a record of 4-bit weights."""
-    return bytes_each(config, load) // config.granule_bytes
-
-
 def cut_load(config: CoreConfig, issue: Issue, load: Load, cuts: Sequence[int]) -> list[Issue]:
-    """The parts of a load, cut before these rows, or columns of a single row."""
+    """The parts of a load, cut before these rows, or columns of a single row; not where an entry, of less than a
+    granule, begins at no address."""
+    each = bytes_each(config, load)
+    apart, end = (each * load.stride, load.rows) if load.rows > 1 else (each, load.columns)
+    cuts = [cut for cut in cuts if cut * apart % config.granule_bytes == 0]
     if not cuts:
         return [issue]
-    units, end = _units(config, load), load.rows if load.rows > 1 else load.columns
     index = load.index
     parts = []
     for first, stop in pairwise((0, *cuts, end)):
         if load.rows > 1:
             part = replace(
-                load, index=index, offset=load.offset + first * load.stride * units, rows=stop - first,
+                load, index=index, offset=load.offset + first * apart // config.granule_bytes, rows=stop - first,
                 pad_top=0 if first else load.pad_top, pad_bottom=load.pad_bottom if stop == end else 0,
             )  # fmt: skip
         else:
             part = replace(
-                load, index=index, offset=load.offset + first * units, columns=stop - first,
+                load, index=index, offset=load.offset + first * apart // config.granule_bytes, columns=stop - first,
                 pad_left=0 if first else load.pad_left, pad_right=load.pad_right if stop == end else 0,
             )  # fmt: skip
         entries = entries_of(config, part)
-        read = Access(Memory.DRAM, part.offset, (part.rows, part.columns * units), (part.stride * units or 1, 1))
+        read = dram_access(config, part.offset, part.rows, part.columns, part.stride, each)
         written = Access(part.scratchpad.memory, index, (entries,), (1,))
         parts.append(Issue(part, (read,), (written,), issue.layer, issue.tile))
         if not issue.accesses[0]:  # nothing writes what it reads (`forget_constants`)

@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from .....hw.config import CoreConfig
 from .....hw.isa import Engine, Instruction
 from .....hw.memories import Memory
 from .....records import quick_init
@@ -43,6 +44,18 @@ class Access:
         """What picks the units out of an array with one element a unit."""
         offsets, length = offsets_of(self.extents, self.strides)
         return slice(self.start, self.start + length) if offsets is None else offsets + self.start
+
+
+def dram_access(config: CoreConfig, offset: int, rows: int, columns: int, stride: int, entry_bytes: int) -> Access:
+    """The granules that a transfer touches. Of entries that are no whole granules, such as matrices of weights on cores
+    of large batches: all from its first to its last."""
+    if entry_bytes % config.granule_bytes:
+        last = ((rows - 1) * stride + columns) * entry_bytes
+        return Access(Memory.DRAM, offset, (-(-last // config.granule_bytes),), (1,))
+    units = entry_bytes // config.granule_bytes
+    if rows == 1 or stride == columns:
+        return Access(Memory.DRAM, offset, (rows * columns * units,), (1,))
+    return Access(Memory.DRAM, offset, (rows, columns * units), (stride * units, 1))
 
 
 TRANSFERS = (Engine.LOAD, Engine.LOADW, Engine.STORE)

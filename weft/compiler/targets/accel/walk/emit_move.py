@@ -20,7 +20,7 @@ from .....hw.memories import Memory
 from ..operators.intrinsics import EmitVector
 from ..operators.moves import fill_of_entry
 from ..stream.scratchpads import accumulator_zones
-from ..stream.stream import Access
+from ..stream.stream import Access, dram_access
 from .emit import Emitter
 from .emit_nest import Context, NestEmitter
 from .fold import NestLoop
@@ -157,23 +157,18 @@ class MoveEmitter(NestEmitter):
             self._emit_vector_nest(
                 [narrowed + walk.first, loaded + walk.start], levels, False, 0, {}, context, _NARROW, 0
             )
-        units = self._config.out_bytes // self._config.granule_bytes
         offset = self._offset(result)
         store = Store(index=narrowed, offset=offset, rows=1, columns=len(numbers), stride=0)
         self._add(
             store, context, (Access(Memory.OUT, narrowed, (len(numbers),), (1,)),),
-            (Access(Memory.DRAM, offset, (len(numbers) * units,), (1,)),),
+            (dram_access(self._config, offset, 1, len(numbers), 0, self._config.out_bytes),),
         )  # fmt: skip
         accumulator.release(loaded)
         out.release(narrowed)
 
     def _load(self, index: int, context: Context, *, rows: int, columns: int, **fields: Any) -> None:
-        units = self._config.out_bytes // self._config.granule_bytes
         fields["offset"] = self._offset(fields.get("offset", 0))
         load = Load(scratchpad=Scratchpad.ACC8, index=index, rows=rows, columns=columns, **fields)
-        read: tuple[Access, ...] = ()
-        if rows == 1 or load.stride == columns:
-            read = (Access(Memory.DRAM, load.offset, (rows * columns * units,), (1,)),)
-        elif rows:
-            read = (Access(Memory.DRAM, load.offset, (rows, columns * units), (load.stride * units, 1)),)
+        place = (load.offset, rows, columns, load.stride, self._config.out_bytes)
+        read = (dram_access(self._config, *place),) if rows else ()
         self._add(load, context, read, (Access(Memory.ACC, index, (max(rows, 1) * columns,), (1,)),))

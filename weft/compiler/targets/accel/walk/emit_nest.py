@@ -21,7 +21,7 @@ from ..operators.empty_matrices import Mask, Run, parts_of
 from ..operators.filled_parameters import TOGETHER, Filled
 from ..operators.intrinsic_nest import Environment, Evaluator, IntrinsicNest
 from ..operators.intrinsics import EmitFill, EmitGemm, EmitLoad, EmitStore, EmitVector
-from ..stream.stream import Access, Issue
+from ..stream.stream import Access, Issue, dram_access
 from .fold import (
     CopyLoop,
     Folded,
@@ -412,7 +412,13 @@ class NestEmitter:
     def _dram_access(self, buffer: str, rectangle: Rectangle, offset: int, entry_bytes: int) -> tuple[Access, ...]:
         if self._dram[buffer].constant:
             return ()
-        return _rectangle_access(rectangle, offset, entry_bytes // self._config.granule_bytes)
+        return self._rectangle_access(rectangle, offset, entry_bytes)
+
+    def _rectangle_access(self, piece: Rectangle, offset: int, entry_bytes: int) -> tuple[Access, ...]:
+        """The granules of DRAM that a rectangle touches, from ``offset`` on."""
+        if not piece.rows or not piece.columns:
+            return ()
+        return (dram_access(self._config, offset, piece.rows, piece.columns, piece.stride, entry_bytes),)
 
     def _emit_load(self, nest: IntrinsicNest, context: Context, extents: tuple[int, ...], emits: EmitLoad) -> None:
         entry_bytes = emits.scratchpad.dram_bytes(self._config)
@@ -446,12 +452,12 @@ class NestEmitter:
         numbers: Places, pad: int,
     ) -> None:  # fmt: skip
         """Loads of entries that lie in another order: a copy of what begins at byte ``start`` of them."""
-        units = emits.scratchpad.dram_bytes(self._config) // self._config.granule_bytes
+        entry_bytes = emits.scratchpad.dram_bytes(self._config)
         for piece, instruction in moved_loads(self._config, emits, index, start, rectangles, numbers, pad):
             if emits.scratchpad is Scratchpad.WGT:
                 self._leave_out(instruction.index, piece.entries)
             written = Access(emits.scratchpad.memory, instruction.index, (piece.entries,), (1,))
-            self._add(instruction, context, _rectangle_access(piece, instruction.offset, units), (written,))
+            self._add(instruction, context, self._rectangle_access(piece, instruction.offset, entry_bytes), (written,))
 
     def _emit_records(
         self, context: Context, index: int, start: int, rectangles: tuple[Rectangle, ...], source: DramBuffer
@@ -552,16 +558,6 @@ class NestEmitter:
             )  # fmt: skip
             read = Access(Memory.OUT, instruction.index, (piece.entries,), (1,))
             self._add(instruction, context, (read,), self._dram_access(buffer, piece, offset, entry_bytes))
-
-
-def _rectangle_access(rectangle: Rectangle, offset: int, units: int) -> tuple[Access, ...]:
-    """The granules of DRAM that a rectangle of entries of so many ``units`` touches, from ``offset`` on."""
-    if not rectangle.rows or not rectangle.columns:
-        return ()
-    if rectangle.rows == 1 or rectangle.stride == rectangle.columns:
-        return (Access(Memory.DRAM, offset, (rectangle.rows * rectangle.columns * units,), (1,)),)
-    extents, strides = (rectangle.rows, rectangle.columns * units), (rectangle.stride * units, 1)
-    return (Access(Memory.DRAM, offset, extents, strides),)
 
 
 def _loaded(piece: Rectangle, kept: Mask) -> Iterator[Rectangle]:

@@ -38,7 +38,9 @@ def moved_loads(
         around = (whole.top, whole.bottom), (whole.left, whole.right)
         wanted = np.pad(numbers[places], around, constant_values=entry_of_fill(pad)).ravel()
         for piece, value in moved_pieces(wanted, each):
-            offset = piece.dram * (entry_bytes // each) // config.granule_bytes
+            offset, rest = divmod(piece.dram * (entry_bytes // each), config.granule_bytes)
+            if rest:
+                raise CompileError("matrices that are loaded begin at no address", hint="move them by a layer")
             yield piece, Load(
                 engine=emits.engine, scratchpad=emits.scratchpad, index=index + whole.scratchpad + piece.scratchpad,
                 offset=offset, rows=piece.rows, columns=piece.columns, stride=piece.stride, pad_top=piece.top,
