@@ -278,6 +278,21 @@ MUTANTS = (
         ("tests/compiler/targets/accel/stream/test_split_loads.py",),
     ),
     Mutant(
+        "parts-of-loads-between-addresses", "compiler/targets/accel/stream/split_loads.py", "check ignored",
+        "cut * apart % config.granule_bytes == 0", "cut * apart >= 0",
+        ("tests/compiler/targets/accel/stream/test_split_loads.py",),
+    ),
+    Mutant(
+        "checker-of-small-matrices-touches-nothing", "compiler/targets/accel/check.py", "missing hazard check",
+        "shape = ((last - transfer.offset, 1), (1, 0))", "pass",
+        ("tests/compiler/targets/accel/test_check.py",),
+    ),
+    Mutant(
+        "proof-of-small-matrices-ends-early", "compiler/targets/accel/check_at_once.py", "rounding", 
+        "reach = -(-((rows - 1) * stride + columns) * size // granule)",
+        "reach = ((rows - 1) * stride + columns) * (size // granule)", AT_ONCE,
+    ),
+    Mutant(
         "spilled-results-cost-nothing", "compiler/targets/accel/cost/tile_costs.py", "cost left out",
         "spilled: Array = results > room * epilogue", "spilled: Array = results < 0 * epilogue",
         ("tests/compiler/targets/accel/cost/test_tile_costs.py",),

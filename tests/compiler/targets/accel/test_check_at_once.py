@@ -132,3 +132,14 @@ def test_constants_are_read_without_order_and_never_written() -> None:
     assert proved_at_once(TINY, [load, Finish()], 4096, area)
     assert not proved_at_once(TINY, [store, Finish()], 4096, area)
     assert proved_at_once(TINY, [load, store, Finish()], 4096, []) is passes(TINY, [load, store, Finish()], 4096, [])
+
+
+def test_matrices_smaller_than_addresses_count_are_in_the_window_and_in_order() -> None:
+    config = CORES[-1]
+    window = 16 * config.granule_bytes
+    loaded = Load(engine=Engine.LOADW, scratchpad=Scratchpad.WGT, index=0, offset=10, rows=3, columns=1, stride=5)
+    store = Store(index=0, offset=15, rows=1, columns=1)
+    assert proved_at_once(config, [loaded, Finish()], window, ())
+    assert proved_at_once(config, [loaded, replace(store, offset=9), Finish()], window, ())
+    assert not proved_at_once(config, [replace(loaded, stride=6), Finish()], window, ())
+    assert not proved_at_once(config, [loaded, store, Finish()], window, ())
