@@ -349,6 +349,7 @@ ASKED_BY_NAME = {
     "accel/place_concat": 1,
     "accel/ramps": 2,
     "accel/unfold_input": 4,
+    "accel/unlike_cores": 2,
     "gpu/products": 1,
     "integers/form": 2,
     "integers/static_weights": 2,

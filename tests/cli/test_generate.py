@@ -164,6 +164,29 @@ def test_sizes_that_an_exporter_left_open(folder: Path, capsys: pytest.CaptureFi
     assert "room for positions has to be fixed" in refused(capsys, *words)
 
 
+def test_places_that_follow_from_the_size_of_the_cache_are_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As decoders count that are exported without places: there is room for all positions here, from the beginning."""
+    counted = GROWING.replace(
+        "row = Gather (table, input_ids)",
+        """
+  sizes = Shape (past_key_0)
+  place = Gather (sizes, middle)
+  at = Gather (places, place)
+  word = Gather (table, input_ids)
+  row = Add (word, at)""",
+    )
+    random = np.random.default_rng(0)
+    table, places = (random.normal(size=(count, 8)).astype(np.float32) for count in (8, 64))
+    onnx.save(with_constants(counted, table=table, places=places), folder / "counted.onnx")
+    onnx.save(with_constants(GROWING, table=table), folder / "uncounted.onnx")
+    for name, told in (("counted.onnx", True), ("uncounted.onnx", False)):
+        words = ("generate", folder / name, "-p", "\x03", "--target", "cpu", "-n", "1", "--positions", "16")
+        assert run(app, [*map(str, words)], err) == 0
+        assert ("export it with position_ids" in " ".join(capsys.readouterr().err.split())) == told
+
+
 def test_what_does_not_fit_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = folder / "d.onnx"
     assert "13 tokens do not fit" in refused(capsys, model, "-p", "x" * 13, "--target", "cpu")

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from ..api import load
+from ..compiler.graph import Module
 from ..compiler.model import CoreStep
 from ..progress import Updates, progress
 from ..runtime.device import device_forms
@@ -17,7 +18,8 @@ from ..runtime.errors import InputError, SessionError
 from ..runtime.module import LoadedModule
 from ..runtime.sampling import Generated, Sampling, generate
 from ..runtime.session import Session
-from ..runtime.session_sizes import require_tokens, session_shapes
+from ..runtime.session_roles import KNOWN
+from ..runtime.session_sizes import depends_on_room, require_tokens, session_shapes
 from ..runtime.tokenisers import BYTES, Tokeniser, tokeniser
 from .app import app
 from .output import (
@@ -188,14 +190,26 @@ def _session_shapes(source: Path, how: _How) -> dict[str, tuple[int, ...]]:
     """Sizes that a model leaves open; SessionError in the words of the command line."""
     from ..compiler.frontends import read
 
-    inputs = read(given_file(source, how.kernels, how.signature)).inputs(parse_shapes(how.shape))
+    file, given = read(given_file(source, how.kernels, how.signature)), parse_shapes(how.shape)
+    inputs = file.inputs(given)
     require_tokens(inputs)
     try:
-        return session_shapes(inputs, how.positions)
+        shapes = session_shapes(inputs, how.positions)
+        if how.positions is not None and not any(each.name in KNOWN["places"] for each in inputs):
+            wider = session_shapes(inputs, how.positions + 1)
+            _warn_of_places(*(file.module(given | each, require_quantised=False) for each in (shapes, wider)))
+        return shapes
     except SessionError as error:
         raise SessionError(
             error.message, hint="--shape gives an input's shape, --positions the room for tokens"
         ) from None
+
+
+def _warn_of_places(module: Module, wider: Module) -> None:
+    if depends_on_room(module, wider):
+        err.print("warning: the model has no input of places and computes with the size of its cache. If it takes a "
+                  "token's place from that, its scores are wrong here, where the cache has room for all positions from "
+                  "the beginning: export it with position_ids", highlight=False)  # fmt: skip
 
 
 def _loaded(source: Path, how: _How, status: Updates) -> LoadedModule:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..compiler.graph import Constant, Module, topological_order
 from ..compiler.graph.dtypes import is_float
 from ..compiler.graph.symbolic import SymbolicInput
 from .errors import SessionError
@@ -46,6 +47,15 @@ def session_shapes(
         room = (positions or 0) + (length if masks else 0)
         shapes[each.name] = tuple(known.get(size, room) if isinstance(size, str) else size for size in each.shape)
     return shapes
+
+
+def depends_on_room(module: Module, wider: Module) -> bool:
+    """Whether a model computes with the room of its cache as a number, as one does that takes a token's place from it:
+    its scores are then those of a token behind the whole room. ``wider``: the same model with more room, in which a
+    constant of the same type has other values."""
+    one, other = ({(each.type, each.digest) for each in topological_order(which.main.body)
+                   if isinstance(each, Constant)} for which in (module, wider))  # fmt: skip
+    return bool({kind for kind, _ in one - other} & {kind for kind, _ in other - one})
 
 
 def _is_known(each: SymbolicInput) -> bool:

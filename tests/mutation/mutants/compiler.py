@@ -288,7 +288,7 @@ MUTANTS = (
         ("tests/compiler/targets/accel/test_check.py",),
     ),
     Mutant(
-        "proof-of-small-matrices-ends-early", "compiler/targets/accel/check_at_once.py", "rounding", 
+        "proof-of-small-matrices-ends-early", "compiler/targets/accel/check_at_once.py", "rounding",
         "reach = -(-((rows - 1) * stride + columns) * size // granule)",
         "reach = ((rows - 1) * stride + columns) * (size // granule)", AT_ONCE,
     ),
