@@ -194,7 +194,7 @@ def in_stages(design: Design, network: Network) -> tuple[Module, CompiledModel]:
     cores = design.cores
     forms = [_integer_form(replace(design, config=core)) for core in cores]
     form = min(block for block, _, _ in forms), any(tables for _, tables, _ in forms), forms[0][2]
-    module = integer_module(network.path, network.digest, design.config.batch, *form)
+    module = integer_module(network, design.config.batch, *form)
     target, job = find_target("accel"), Job(measure=program_cycles)
     alike = len({core.hash64 for core in cores}) == 1
     on = {"config": cores[0], "stages": len(cores)} if alike else {"cores": cores}
