@@ -168,9 +168,9 @@ class Graph:
 
 
 def integer_form(g: Graph) -> str:
-    """ConvInteger, a cast, a factor a channel, a bias, relu; weights with a zero point. They are uint8 where the data are:
-    of int8 data and uint8 weights onnxruntime's ConvInteger is wrong by up to 27,351 of 32 bits on a processor with
-    AVX2 alone (1.32.0)."""
+    """ConvInteger, a cast, a factor a channel, a bias, relu; weights with a zero point. They are uint8 where the data
+    are: of int8 data and uint8 weights onnxruntime's ConvInteger (1.32.0) is wrong on a processor with AVX2 alone, by
+    up to 27,351."""
     zero = 128 if g.dtype == "uint8" else 3
     w = g.weights(6, 4, 3, 3, low=zero - 28, high=zero + 32, dtype=g.dtype)
     x = g.quantise("x", 0.02, 5)
