@@ -81,8 +81,8 @@ MUTANTS = (
         ("tests/compiler/targets/accel/cost/test_tile_costs.py",),
     ),
     Mutant(
-        "cut-load-stride-without-its-unit", "compiler/targets/accel/stream/split_loads.py", "address off by a factor",
-        "(part.stride * units or 1, 1)", "(part.stride or 1, 1)",
+        "cut-load-stride-without-its-unit", "compiler/targets/accel/stream/stream.py", "address off by a factor",
+        "(rows, columns * units), (stride * units, 1)", "(rows, columns * units), (stride, 1)",
         ("tests/compiler/targets/accel/stream/test_split_loads.py",),
     ),
     Mutant(
