@@ -23,6 +23,7 @@ from weft.compiler.compile import compile_model
 from weft.compiler.model import CompiledModel, CoreStep
 from weft.compiler.targets.accel.link import compile_kernel
 from weft.compiler.targets.accel.link.kept_kernels import kept_result, kernels_from
+from weft.compiler.targets.accel.operators import lower
 from weft.compiler.targets.accel.operators.lower import Kernel
 from weft.compiler.targets.accel.passes import chain
 from weft.compiler.targets.accel.walk.emit import Emitter
@@ -63,6 +64,7 @@ def compiled(model: Any = DIGITS, kept: str | None = KEY, *, keep: bool = False,
     """As another process would: nothing is remembered from before."""
     compile_kernel._schedule_once.cache_clear()
     compile_kernel._WALKS.clear()
+    lower._LOWERED.clear()
     job = Job(keep=keep, measure=measure, kept=kept)
     made = compile_model(model, "accel", {"config": TINY, **options}, job=job)
     assert isinstance(made, CompiledModel)

@@ -168,7 +168,7 @@ def test_no_candidate_is_compiled_twice(monkeypatch: pytest.MonkeyPatch) -> None
     kinds = [layer.kind for layer in compiled(module).layers]
     assert "chain" in kinds
     assert found.counts.total() > 2 * len(kinds)
-    assert {count for (_, tiling), count in found.counts.items() if "reduction=0" not in tiling} <= {1, 2}
+    assert {count for (_, tiling), count in found.counts.items() if "reduction=0" not in tiling} == {1}
 
 
 def of_stages(*stages: str) -> Iterator[Pass]:

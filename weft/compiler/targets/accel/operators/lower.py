@@ -256,6 +256,13 @@ def lower_function(function: Function) -> Kernel:
     return kernel
 
 
+def share_schedules(function: Function, measured: Function) -> None:
+    """What was scheduled for a function that differs in nothing but attributes is not scheduled again."""
+    kernel = _LOWERED.get(measured)
+    if kernel is not None and kernel.schedules:
+        lower_function(function).schedules.update(kernel.schedules)
+
+
 _LOWERED: WeakKeyDictionary[Function, Kernel] = WeakKeyDictionary()
 """Kernels of functions that are still in use: passes and the linker ask for the same ones."""
 

@@ -37,7 +37,7 @@ from ..link.slices import KernelSlice, slices_of
 from ..link.tuned import Lookup, Tuned, chain_text, layer_text, tuned_settings
 from ..operators.depthwise_mode import in_depthwise_mode
 from ..operators.filled_parameters import fills_pay
-from ..operators.lower import lower_function
+from ..operators.lower import lower_function, share_schedules
 from ..operators.operators import AS_PIXEL, is_requantised, packed_form
 from ..schedule.tiling import ChainTiling, Problem
 from ..walk.emit import Emitter
@@ -354,6 +354,7 @@ class _Chainer(_Proposer):
             new = with_children(node, tuple(values[child] for child in node.children))
             if isinstance(new, Call) and isinstance(new.op, Function) and node in self._reasons:
                 function = replace(new.op, attrs=new.op.attrs.replace(not_chained=self._reasons[node]))
+                share_schedules(function, new.op)
                 new = call(function, *new.args, span=new.span, **new.attrs)
             values[node] = new
         return self.module.with_main(values[body])
@@ -366,8 +367,8 @@ class _Chainer(_Proposer):
         if layers not in self._made_of:
             function = merged(part, forms_of(self.config, part)[decided.form], decided.plan(part))
             measured = self._merged.get((decided.form, *part))
-            if measured is not None:  # what was compiled for it is not compiled again
-                lower_function(function).schedules.update(lower_function(measured).schedules)
+            if measured is not None:
+                share_schedules(function, measured)
             self._made_of[layers] = function
         return self._made_of[layers]
 
