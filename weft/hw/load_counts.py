@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
 from .config import CoreConfig
 from .isa import Instruction, Load, Scratchpad, Store
 from .weight_form import FOUR_BITS
+
+Count = TypeVar("Count", int, npt.NDArray[np.int64])
+"""A number, or those of many transfers."""
 
 
 def takes_records(config: CoreConfig, load: Load) -> bool:
@@ -27,6 +35,12 @@ def entries_of(config: CoreConfig, load: Load) -> int:
     rows = load.pad_top + load.rows + load.pad_bottom
     columns = load.pad_left + load.columns + load.pad_right
     return rows * columns * entries_each(config, load)
+
+
+def granules_reached(config: CoreConfig, rows: Count, columns: Count, stride: Count, entry_bytes: Count) -> Count:
+    """Granules of DRAM from the first that a transfer of ``rows`` touches to the one behind its last. An entry may be
+    less than a granule, such as a matrix of weights on a core of large batches."""
+    return -(-((rows - 1) * stride + columns) * entry_bytes // config.granule_bytes)
 
 
 def bytes_of(config: CoreConfig, instruction: Instruction) -> int:

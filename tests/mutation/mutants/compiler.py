@@ -284,12 +284,12 @@ MUTANTS = (
     ),
     Mutant(
         "checker-of-small-matrices-touches-nothing", "compiler/targets/accel/check.py", "missing hazard check",
-        "shape = ((last - transfer.offset, 1), (1, 0))", "pass",
+        "shape = ((reach, 1), (1, 0))", "pass",
         ("tests/compiler/targets/accel/test_check.py",),
     ),
     Mutant(
         "proof-of-small-matrices-ends-early", "compiler/targets/accel/check_at_once.py", "rounding",
-        "reach = -(-((rows - 1) * stride + columns) * size // granule)",
+        "reach = granules_reached(config, rows, columns, stride, size)",
         "reach = ((rows - 1) * stride + columns) * (size // granule)", AT_ONCE,
     ),
     Mutant(
@@ -427,7 +427,12 @@ MUTANTS = (
     ),
     Mutant(
         "chain-scheduled-twice", "compiler/targets/accel/passes/chain.py", "update forgotten",
-        "if measured is not None:  # what was", "if measured is None:  # what was",
+        "share_schedules(function, measured)", "pass",
+        ("tests/compiler/targets/accel/passes/test_chains_pass.py",),
+    ),
+    Mutant(
+        "layer-alone-scheduled-twice", "compiler/targets/accel/passes/chain.py", "update forgotten",
+        "share_schedules(function, new.op)", "pass",
         ("tests/compiler/targets/accel/passes/test_chains_pass.py",),
     ),
     Mutant(

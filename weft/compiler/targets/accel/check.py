@@ -30,7 +30,7 @@ from ....hw.isa import (
     Vector,
     mask_engines,
 )
-from ....hw.load_counts import bytes_each, entries_of
+from ....hw.load_counts import bytes_each, entries_of, granules_reached
 from ....hw.memories import Memory
 from ....hw.programs import columns_of, disassemble
 from ..errors import ProgramError
@@ -226,8 +226,8 @@ class _Checker:
         granule = self.config.granule_bytes
         if transfer.offset * granule % min(entry_bytes & -entry_bytes, self.config.bus_bytes):
             raise ProgramError(f"{self.describe(number)}: its DRAM offset is not aligned")
-        reach = ((transfer.rows - 1) * transfer.stride + transfer.columns) * entry_bytes
-        last = transfer.offset + -(-reach // granule)
+        reach = granules_reached(self.config, transfer.rows, transfer.columns, transfer.stride, entry_bytes)
+        last = transfer.offset + reach
         if last > self.window_units:
             raise ProgramError(
                 f"{self.describe(number)} ends at granule {last}, but the window has {self.window_units}"
@@ -242,7 +242,7 @@ class _Checker:
         units, part = divmod(entry_bytes, granule)
         shape = ((transfer.columns * units, 1), (transfer.rows, transfer.stride * units))
         if part:  # entries that are no whole granules: all from the first to the last
-            shape = ((last - transfer.offset, 1), (1, 0))
+            shape = ((reach, 1), (1, 0))
         self.touch(number, Memory.DRAM, transfer.offset, shape, write=write)
 
     def touch(self, number: int, name: Memory, first: int, shape: tuple[tuple[int, int], ...], *, write: bool) -> None:

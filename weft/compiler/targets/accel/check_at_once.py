@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ....hw.config import LOOP_LEVELS, CoreConfig
 from ....hw.isa import TAP_COLUMNS, TAP_ROWS, Engine, Load, Opcode, Scratchpad, VectorOp, VectorTarget
-from ....hw.load_counts import bytes_each, entries_each
+from ....hw.load_counts import bytes_each, entries_each, granules_reached
 from ....hw.memories import Memory
 from ....hw.programs import Columns
 from ..llvm.scan import scan
@@ -285,7 +285,7 @@ def _in_dram(
     some = np.flatnonzero(fields["rows"] * fields["columns"])
     rows, columns, stride, offset = (fields[name][some] for name in ("rows", "columns", "stride", "offset"))
     size, granule = entry_bytes[some], config.granule_bytes
-    reach = -(-((rows - 1) * stride + columns) * size // granule)
+    reach = granules_reached(config, rows, columns, stride, size)
     stop = offset + reach
     if (offset * granule % np.minimum(size & -size, config.bus_bytes)).any():
         raise _DoubtError

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from .....hw.config import CoreConfig
 from .....hw.isa import Engine, Instruction
+from .....hw.load_counts import granules_reached
 from .....hw.memories import Memory
 from .....records import quick_init
 
@@ -47,11 +48,9 @@ class Access:
 
 
 def dram_access(config: CoreConfig, offset: int, rows: int, columns: int, stride: int, entry_bytes: int) -> Access:
-    """The granules that a transfer touches. Of entries that are no whole granules, such as matrices of weights on cores
-    of large batches: all from its first to its last."""
+    """The granules that a transfer touches; of entries that are no whole granules all from its first to its last."""
     if entry_bytes % config.granule_bytes:
-        last = ((rows - 1) * stride + columns) * entry_bytes
-        return Access(Memory.DRAM, offset, (-(-last // config.granule_bytes),), (1,))
+        return Access(Memory.DRAM, offset, (granules_reached(config, rows, columns, stride, entry_bytes),), (1,))
     units = entry_bytes // config.granule_bytes
     if rows == 1 or stride == columns:
         return Access(Memory.DRAM, offset, (rows * columns * units,), (1,))
