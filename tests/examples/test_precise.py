@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -41,3 +42,36 @@ def test_pairs_of_products_do_not_saturate(kind: type) -> None:
     )  # fmt: skip
     (found,) = precise_session(model.SerializeToString()).run(None, {"x": x})
     np.testing.assert_array_equal(found, x.astype(np.int32) @ weights.astype(np.int32))
+
+
+def test_an_optimiser_is_not_needed_for_that() -> None:
+    """Two products share their weights, which another node reads as they are."""
+    random = np.random.default_rng(0)
+    weights = random.integers(-128, 128, (6, 4, 3, 3)).astype(np.int8)
+    constants = {
+        "w": weights, "wz": random.integers(-9, 9, 6).astype(np.int8), "ws": np.full(6, 0.0009, np.float32),
+        "s": np.float32(1), "z": np.uint8(131),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("QLinearConv", ["x", "s", "z", "w", "ws", "wz", "s", "z"], ["y"]),
+        helper.make_node("QLinearConv", ["x", "s", "z", "w", "ws", "wz", "s", "z"], ["again"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["plain"], axis=0),
+    ]
+    x = random.integers(0, 256, (1, 4, 9, 8)).astype(np.uint8)
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [info("x", TensorProto.UINT8, x.shape)],
+        [*(info(name, TensorProto.UINT8, None) for name in ("y", "again")), info("plain", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    y, again, plain = precise_session(model, options).run(None, {"x": x})
+    wide = weights.astype(np.int64) - constants["wz"][:, None, None, None]
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64) - 131, (3, 3), (2, 3))
+    sums = np.einsum("nchwij,ocij->nohw", windows, wide)
+    wanted = np.clip(np.rint(sums.astype(np.float32) * np.float32(0.0009)) + 131, 0, 255)
+    np.testing.assert_array_equal(y, wanted)
+    np.testing.assert_array_equal(again, wanted)
+    np.testing.assert_allclose(plain, wide * 0.0009, rtol=1e-6)
