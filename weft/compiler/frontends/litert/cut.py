@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ....imports import IMPORTS
 from ...graph import Array
 from ...graph.dtypes import numpy_dtype
 from ...graph.tail import Tail
@@ -146,8 +147,8 @@ class Finish:
                 raise ValueError("it names tensors that nothing gives")
         except (ValueError, TypeError, AttributeError) as error:
             raise ModelError(f"the tail of a model is damaged: {error}", hint="compile the model again") from None
-        from .source import LitertSource
-
+        with IMPORTS:
+            from .source import LitertSource
         source = LitertSource(data, "the tail", kernels=self._rest.kernels, signature=self._rest.signature)
         self._source = source.with_values(values) if values else source
 
