@@ -6,18 +6,19 @@ import json
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
-from weft.cache import made_entries
 from weft.cli import app
 from weft.cli.output import Kernels
 from weft.compiler.frontends.litert.kernels import KERNELS
 from weft.hw.config import TINY
 
 from benchmarks.zoo.litert_networks import Network
+
+from .litert_commands import results, said
 
 REFERENCE = ("--kernels", "reference")
 
@@ -38,30 +39,14 @@ def inside(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(folder)
 
 
-def said(*words: str) -> Any:
-    """The document that a command prints."""
-    found = CliRunner().invoke(app, [*words, "--json"])
-    assert found.exit_code == 0, found.output
-    return json.loads(found.stdout)
-
-
-def results(*words: str) -> tuple[np.ndarray, bool]:
-    """What ``weft run`` gives, and whether a model was compiled for that."""
-    before = made_entries().get("models", 0)
-    said("run", "layer.tflite", "--output", "y.npz", *words)
-    with np.load("y.npz") as found:
-        (value,) = found.values()
-    return value, made_entries().get("models", 0) > before
-
-
 def test_models_for_each_set_of_kernels_are_kept_apart() -> None:
     for words, again in (((), False), (REFERENCE, False), ((), True), (REFERENCE, True)):
-        found, made = results("--target", "cpu", *words)
+        found, made = results("layer.tflite", "--target", "cpu", *words)
         assert made is not again
-        np.testing.assert_array_equal(found, results("--target", "cpu", "--no-cache", *words)[0])
-    default = results("--target", "cpu")[0]
-    assert np.any(results("--target", "cpu", *REFERENCE)[0] != default)
-    np.testing.assert_array_equal(results("--target", "cpu", "--kernels", "default")[0], default)
+        np.testing.assert_array_equal(found, results("layer.tflite", "--target", "cpu", "--no-cache", *words)[0])
+    default = results("layer.tflite", "--target", "cpu")[0]
+    assert np.any(results("layer.tflite", "--target", "cpu", *REFERENCE)[0] != default)
+    np.testing.assert_array_equal(results("layer.tflite", "--target", "cpu", "--kernels", "default")[0], default)
 
 
 def test_all_sets_of_kernels_can_be_named() -> None:

@@ -6,12 +6,10 @@ import inspect
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
-from weft.cache import made_entries
 from weft.cli import app
 from weft.cli.commands import PARTS, loaded
 from weft.cli.errors import run
@@ -22,6 +20,8 @@ from weft.explore.measure import open_network
 from weft.files import LitertFile
 
 from benchmarks.zoo.litert_models import ModelWriter, options
+
+from .litert_commands import results, said
 
 SHAPE = (1, 6, 6, 8)
 SECOND = ("--signature", "other")
@@ -65,29 +65,15 @@ def inside(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(folder)
 
 
-def said(*words: str) -> Any:
-    """The document that a command prints."""
-    found = CliRunner().invoke(app, [*words, "--json"])
-    assert found.exit_code == 0, found.output
-    return json.loads(found.stdout)
-
-
-def results(*words: str) -> tuple[np.ndarray, bool]:
-    """What ``weft run`` gives, and whether a model was compiled for that."""
-    before = made_entries().get("models", 0)
-    said("run", "two.tflite", "-i", "x.npy", "--output", "y.npz", *words)
-    with np.load("y.npz") as found:
-        (value,) = found.values()
-    return value, made_entries().get("models", 0) > before
-
-
 def test_models_of_each_signature_are_kept_apart() -> None:
     cpu = ("--target", "cpu")
     for words, again in (((), False), (SECOND, False), ((), True), (SECOND, True)):
-        found, made = results(*cpu, *words)
+        found, made = results("two.tflite", "-i", "x.npy", *cpu, *words)
         assert made is not again
-        np.testing.assert_array_equal(found, results(*cpu, "--no-cache", *words)[0])
-    assert np.any(results(*cpu)[0] != results(*cpu, *SECOND)[0])
+        np.testing.assert_array_equal(found, results("two.tflite", "-i", "x.npy", *cpu, "--no-cache", *words)[0])
+    assert np.any(
+        results("two.tflite", "-i", "x.npy", *cpu)[0] != results("two.tflite", "-i", "x.npy", *cpu, *SECOND)[0]
+    )
 
 
 def test_commands_read_the_graph_of_the_signature() -> None:
