@@ -15,6 +15,7 @@ from weft.cli import app
 from weft.cli.errors import run
 from weft.cli.output import err
 
+from benchmarks.zoo.litert_models import ModelWriter, options
 from examples.precise import precise_session
 
 FLOATS = """
@@ -71,3 +72,33 @@ def test_what_cannot_be_done_says_what_to_do(folder: Path, capsys: pytest.Captur
     assert "hint: weft quantise writes it in 8 bits, whole; give the file" in capsys.readouterr().err
     assert not list(folder.glob("*.weft"))
     assert isinstance(weft.compile("net.onnx", target="cpu"), weft.CompiledModel)
+
+
+def test_a_litert_model_in_8_bits_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    net = ModelWriter()
+    x = net.tensor((1, 6, 6, 3), "float32", name="x")
+    made = net.tensor((1, 6, 6, 4), "float32")
+    weights, bias = rng.normal(size=(4, 1, 1, 3)).astype(np.float32), np.zeros(4, np.float32)
+    net.op("CONV_2D", [x, net.constant(weights, "float32"), net.constant(bias, "float32")], [made],
+           options("Conv2DOptions", strideH=1, strideW=1))  # fmt: skip
+    above, places = net.tensor((1, 6, 6, 4), "bool"), net.tensor((1, 4), "int64", name="y", open_shape=(-1, 4))
+    net.op("GREATER", [made, net.constant(0.5, "float32")], [above])
+    net.op("WHERE", [above], [places])
+    Path("net.tflite").write_bytes(net.finish([x], [places]))
+    np.savez("examples.npz", x=rng.normal(size=(4, 6, 6, 3)).astype(np.float32))
+    np.savez("one.npz", x=np.load("examples.npz")["x"][:1])
+    for words in (
+        ("quantise", "net.tflite", "--calibrate", "examples.npz", "-o", "q.onnx"),
+        ("compile", "q.onnx", "-c", "tiny", "-o", "q.weft"),
+        ("run", "q.weft", "-i", "one.npz", "-o", "8bit.npz"),
+        ("run", "net.tflite", "--target", "cpu", "-i", "one.npz", "-o", "floats.npz"),
+    ):
+        assert run(app, list(words), err) == 0, capsys.readouterr().err
+    (floats,), (found,) = np.load("floats.npz").values(), np.load("8bit.npz").values()
+    one, other = ({tuple(place) for place in places} for places in (floats.tolist(), found.tolist()))
+    assert 20 < len(one) < 144
+    assert len(one ^ other) < 5

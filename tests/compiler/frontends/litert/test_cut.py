@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import pytest
 import weft
-from weft.compiler.exporters import ExportError, export_onnx, with_tail
+from onnx import helper
+from weft.compiler.exporters import export_onnx, with_tail
 from weft.compiler.frontends import ModelError, module_and_tail
 from weft.compiler.frontends.litert.cut import MAGIC
 from weft.compiler.graph.tail import Tail
@@ -305,8 +307,41 @@ def test_a_damaged_tail_is_named() -> None:
             weft.load(replace(made, tail=broken)).run({"x": floats(8, 4)})
 
 
-def test_it_is_not_written_as_onnx() -> None:
-    module, tail = module_and_tail(weft.from_litert(masked()), {}, require_quantised=False)
+def written(model: bytes) -> onnx.ModelProto:
+    """A model that is cut, as ONNX."""
+    module, tail = module_and_tail(weft.from_litert(model), {}, require_quantised=False)
     assert tail is not None
-    with pytest.raises(ExportError, match="a LiteRT model is not written as ONNX as a whole: WHERE"):
-        with_tail(export_onnx(module), tail)
+    return with_tail(export_onnx(module), tail)
+
+
+def test_it_is_written_as_onnx() -> None:
+    file, x = masked(), floats(8, 4)
+    model = written(file)
+    wanted = weft.load(weft.compile(file, target="cpu")).run({"x": x})
+    made = weft.compile(model.SerializeToString(), target="cpu")
+    assert isinstance(made, CutModel)
+    assert made.last.reason.startswith("LitertTail: ")
+    for name, value in weft.load(made).run({"x": x}).items():
+        assert value.dtype == wanted[name].dtype
+        np.testing.assert_allclose(value, wanted[name], rtol=1e-6)
+    types = {each.name: helper.tensor_dtype_to_np_dtype(each.type.tensor_type.elem_type) for each in model.graph.output}
+    assert types == {name: value.dtype for name, value in wanted.items()}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "text"),
+    [
+        ("takes", ["one"], "attribute 'takes' must be 2 names"),
+        ("makes", ["one"], "its file makes no 'one'"),
+        ("file", 3, "attribute 'file' must be bytes"),
+        ("file", MAGIC, "the tail of a model is damaged"),
+    ],
+)
+def test_a_damaged_node_is_named(attribute: str, value: Any, text: str) -> None:
+    model = written(masked())
+    node = model.graph.node[-1]
+    kept = [each for each in node.attribute if each.name != attribute]
+    del node.attribute[:]
+    node.attribute.extend([*kept, helper.make_attribute(attribute, value)])
+    with pytest.raises(ModelError, match=text):
+        weft.load(weft.compile(model, target="cpu")).run({"x": floats(8, 4)})

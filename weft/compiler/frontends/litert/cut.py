@@ -152,6 +152,10 @@ class Finish:
         source = LitertSource(data, "the tail", kernels=self._rest.kernels, signature=self._rest.signature)
         self._source = source.with_values(values) if values else source
 
+    def element_types(self) -> dict[str, str]:
+        """Of its results, by name. ModelError."""
+        return self._source.element_types(self._rest.outputs)
+
     def __call__(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """The results for these values of its inputs. ModelError for what the file does not allow with them."""
         given = {index: values[name] for name, index in self._rest.inputs.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -165,13 +165,22 @@ class LitertSource:
 
     def computed(self, given: Mapping[int, Array], outputs: Mapping[str, int]) -> dict[str, Array]:
         """Tensors of the graph, by name, from others that they follow from. Raises ModelError."""
-        count = len(self._graph.tensors)
-        for index in (*given, *outputs.values()):
-            if not 0 <= index < count:
-                raise ModelError(f"there is no tensor {index} of {count}", hint="compile the model again")
+        self._check_places((*given, *outputs.values()))
         values = {index: self._built_in[name] for name, index in self._inputs() if name in self._built_in} | dict(given)
         held = {index: Held.plain(Constant(np.asarray(value))) for index, value in values.items()}
         return GraphReader(self._graphs, self._start, held, Memory(kernels=self._kernels)).computed(outputs)
+
+    def element_types(self, tensors: Mapping[str, int]) -> dict[str, str]:
+        """Of tensors of the graph, by name. Raises ModelError."""
+        self._check_places(tensors.values())
+        return {name: self._graph.tensors[index].element for name, index in tensors.items()}
+
+    def _check_places(self, places: Iterable[int]) -> None:
+        """Raises ModelError for what is no tensor of the graph."""
+        count = len(self._graph.tensors)
+        for index in places:
+            if not 0 <= index < count:
+                raise ModelError(f"there is no tensor {index} of {count}", hint="compile the model again")
 
     def _inputs(self) -> list[tuple[str, int]]:
         """The graph's inputs, by name."""

@@ -14,10 +14,11 @@ from onnx import helper, numpy_helper
 from ...graph import Array, Constant, TensorType, evaluate
 from ...graph.tail import Tail
 from ..errors import ModelError, NeedsValueError
+from .litert_tail import OPERATOR as LITERT_TAIL
 from .reader import captured, from_onnx, load_model, tensor_types, values_of
 from .types import element_type
 
-OF_OPEN_SIZE = ("NonZero", "Unique", "NonMaxSuppression", "Compress")
+OF_OPEN_SIZE = ("NonZero", "Unique", "NonMaxSuppression", "Compress", LITERT_TAIL)
 """Operators whose results have as many elements as the values of their operands say."""
 
 Made = TypeVar("Made")

@@ -35,6 +35,7 @@ from . import (
     fused,
     image,
     index,
+    litert_tail,
     move,
     norm,
     packed_weights,
@@ -58,8 +59,9 @@ from .types import dtype_name, symbol_of
 from .unknown import unknown_operators
 
 CONVERTER_MODULES = (
-    activation, attention, constant, control, elementwise, encode, fused, image, index, move, norm, packed_weights,
-    product, qonnx, quantised, recurrent, reduce, resize, signal, strings, text, training, trees, window,
+    activation, attention, constant, control, elementwise, encode, fused, image, index, litert_tail, move, norm,
+    packed_weights, product, qonnx, quantised, recurrent, reduce, resize, signal, strings, text, training, trees,
+    window,
 )  # fmt: skip
 """The modules that fill `CONVERTERS`."""
 
