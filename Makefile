@@ -32,7 +32,7 @@ test-torch: $(TORCH)
 	$(BIN)/pytest tests/compiler/frontends/torch tests/pytorch
 
 test-long: $(DEV)
-	$(BIN)/pytest -n 2 --dist loadfile -m long
+	$(BIN)/pytest -n 2 --dist loadfile -m "long or hypothesis" --thorough
 
 formal: $(DEV)
 	$(BIN)/python -m tests.formal

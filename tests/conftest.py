@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import Phase, is_hypothesis_test, settings
 
 # Where an environment forbids bytecode, each worker rewrites the assertions of all tests (ten seconds of processor
 # time), and each process that a test starts compiles whatever it imports of the package (one second).
@@ -87,6 +87,18 @@ def pytest_report_header() -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--certify", action="store_true", help="Prove whatever a test compiles for a core.")
+    parser.addoption("--thorough", action="store_true", help="Run all examples of generated tests, not a third.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Generated tests run a third of their examples, others in each run: on a machine of two slow cores all of them
+    take most of an hour. `make test-long` and the planted faults run all."""
+    if config.getoption("--thorough"):
+        return
+    functions = {item.function for item in items if isinstance(item, pytest.Function)}
+    for function in (function for function in functions if is_hypothesis_test(function)):
+        full = function._hypothesis_internal_use_settings  # a test takes settings by its decorator alone
+        function._hypothesis_internal_use_settings = settings(full, max_examples=max(full.max_examples // 3, 2))
 
 
 @pytest.fixture(autouse=True)

@@ -121,15 +121,24 @@ def commands(text: str) -> Iterator[str]:
         yield re.sub(r"\s+#.*", "", line)
 
 
+# Typer makes all commands anew in each call, a tenth of a second: once a process is enough.
+read = cache(loaded)
+
+
+@cache
+def whole_command() -> Any:
+    return typer.main.get_command(app)
+
+
 def faults_of_command(line: str, own_options: Container[str] = ()) -> list[str]:
     """What of a line is no command of weft's, and no option of it or of a target that the page itself adds."""
-    command: Any = typer.main.get_command(app)
+    command = whole_command()
     _, *arguments = line.split()
     while hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):
         first = arguments.pop(0)
         if first not in command.commands:
             return [f"{line}: no command {first}"]
-        command = loaded(first) if isinstance(command, CommandsOnDemand) else command.commands[first]
+        command = read(first) if isinstance(command, CommandsOnDemand) else command.commands[first]
     options = {option for param in command.params for option in (*param.opts, *param.secondary_opts)} | {"--help"}
     names = [argument.partition("=")[0] for argument in arguments if argument.startswith("-")]
     return [f"{line}: no option {name}" for name in names if name not in options and name not in own_options]

@@ -43,6 +43,7 @@ from tests.boards.virtual_boards import MODEL, MakeBoard
 from tests.boards.whole_models import identity_model, module_of, on_board, packed, run_here
 from tests.compiler.targets.cpu.cross import skip_without
 from tests.compiler.targets.cpu.programs import compiled, program_of
+from tests.effort import few
 from tests.forks import status_of_child
 from tests.waiting import wait_until
 
@@ -114,7 +115,7 @@ def test_strings_that_are_handed_on_are_refused() -> None:
         packed(compiled(parse("fn @main(%words: string[2]) { return %words }")))
 
 
-@pytest.mark.parametrize("first", [0, 20])
+@pytest.mark.parametrize("first", few([0, 20], 1))
 def test_random_graphs_are_those_of_the_host(first: int, tmp_path: Path) -> None:
     runs = 0
     for seed in range(first, first + 20):

@@ -13,6 +13,7 @@ from weft.hw.isa import Engine, Fault, Instruction, Loop, Vector, VectorOp, Vect
 from weft.hw.memories import Memory
 from weft.hw.vector import VectorEngine
 
+from tests.effort import few
 from tests.sim.rounding_operands import OPERANDS
 
 from .engine_bench import Bench, check, random_memories
@@ -62,7 +63,7 @@ def test_requantise_at_every_shift(benches: dict[str, Bench], shift: int) -> Non
     check(benches["small"], memories, program)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", few(range(8)))
 @pytest.mark.parametrize(("mode", "operands"), OPERANDS.items(), ids=list(OPERANDS))
 def test_requantise_rounds_as_the_core_does(
     benches: dict[str, Bench], mode: str, operands: Callable[..., tuple[np.ndarray, ...]], seed: int

@@ -195,6 +195,7 @@ def _targets(path: Path, node: ast.AST) -> list[Path]:
 
 def _first_failure(copy: Path, suite: Sequence[str], cache: Path) -> str:
     options = ["-x", "-q", "--no-header", "--tb=no", "-rfE", "-p", "no:cacheprovider", "--hypothesis-profile=mutation"]
+    options += ["--thorough"]
     options += [f"--deselect=tests/sim/test_fuzz.py::{name}" for name in LEFT_OUT]
     environment = os.environ | {
         "PYTHONPATH": str(copy),

@@ -19,6 +19,8 @@ from weft.hw.config import PYNQ, TINY
 from weft.runtime.device import device_forms, open_device
 from weft.runtime.errors import CoreFaultError, DeviceError
 
+from tests.effort import few
+
 MODEL = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
 
 
@@ -41,7 +43,7 @@ def device_at(terminal: Terminal, config: weft.CoreConfig = TINY) -> SerialDevic
     return found
 
 
-@pytest.mark.parametrize("name", ["board", "sdram_board"])
+@pytest.mark.parametrize("name", few(["sdram_board", "board"], 1))
 def test_digits_are_those_of_the_functional_simulator(
     name: str, digits: CompiledModel, request: pytest.FixtureRequest
 ) -> None:

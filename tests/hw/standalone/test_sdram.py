@@ -82,7 +82,7 @@ def mixed(chip: SdramChip, word_bytes: int, count: int) -> Iterator[tuple[bool, 
 @pytest.mark.parametrize("mhz", MHZ)
 @pytest.mark.parametrize(("chip", "word_bytes"), [(CHIP, 8), (SLOW, 16), (replace(SLOW, latency=2, rc_ns=200), 8)])
 def test_words_are_kept_and_no_rule_is_broken(chip: SdramChip, word_bytes: int, mhz: int) -> None:
-    requests = list(mixed(chip, word_bytes, 400))
+    requests = list(mixed(chip, word_bytes, 200))
     content: dict[int, int] = {}
     expected = []
     for write, index, data, mask in requests:
