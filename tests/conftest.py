@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
+from weft.cache import cache_folder
 
 # Where an environment forbids bytecode, each worker rewrites the assertions of all tests (ten seconds of processor
 # time), and each process that a test starts compiles whatever it imports of the package (one second).
@@ -51,25 +52,35 @@ def _compiled_anew(request: pytest.FixtureRequest) -> Iterator[None]:
     patch.undo()
 
 
+USERS_CACHE = cache_folder("any").parent
+"""The cache of this run, whatever folder a test puts in its place."""
+
+
 @pytest.fixture(autouse=True)
 def _built_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
     """Most cores run some thousand cycles in one test: the optimiser would take longer than they do. The tiny one,
-    which many tests run, is compiled once for all. Long campaigns have all cores optimised."""
+    which many tests run, is compiled once for all. Long campaigns have all cores optimised. Verilator's runtime, 20
+    seconds of the compiler, is never made for the empty cache of one test."""
     rtl: Any = sys.modules.get("weft.sim.rtl")
     if rtl is None or request.node.get_closest_marker("long"):
         yield
         return
     from weft.hw.config import TINY
+    from weft.sim import build as rtl_build
     from weft.sim.waves import Waves
 
-    build = rtl.build_library
+    build, compiled_runtime = rtl.build_library, rtl_build.runtime_object
 
     def build_library(config: Any, *arguments: Any, **settings: Any) -> Any:
         for_all = replace(config, name=TINY.name) == TINY and settings["waves"] is Waves.NONE
         return build(config, *arguments, **{**settings, "quick": not for_all})
 
+    def runtime_object(source: str, flags: Any, root: Path | None) -> Path:
+        return compiled_runtime(source, flags, USERS_CACHE)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rtl, "build_library", build_library)
+        patch.setattr(rtl_build, "runtime_object", runtime_object)
         yield
 
 

@@ -15,6 +15,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from ..cache import working_folder
+from ..collector import collector_waits
 from .config import CoreConfig
 from .core import SCRATCHPAD_CELLS, Core
 from .errors import HardwareError
@@ -119,7 +120,8 @@ def _rtlil(top: wiring.Component, name: str, multipliers: Multipliers) -> str:
     # memories may start with anything: programs write before they read, and the simulator fills them itself.
     from unittest.mock import patch  # takes as long to import as all of weft that describes hardware
 
-    with patch.object(rtlil.ModuleEmitter, "emit_memory", lambda *_: None):
+    # Amaranth makes a million objects that live to its end: looking through them for cycles is half of its time.
+    with collector_waits(), patch.object(rtlil.ModuleEmitter, "emit_memory", lambda *_: None):
         text: str = rtlil.convert(top, platform=multipliers, name=name, ports=ports, emit_src=False)
     return text
 

@@ -13,6 +13,7 @@ from amaranth.hdl import _ast, _ir
 from amaranth.hdl._mem import MemoryData, MemoryInstance
 
 from ..cache import cache_key, kept_file, loaded_library
+from ..collector import collector_waits
 from ..hw.verilog import fold_repeats, run_yosys
 from ..shown import with_article
 from .build import VERILATOR_FLAGS, Progress, compile_library, require_tools, signs_header, verilate, verilator_version
@@ -144,7 +145,8 @@ def verilated(
     for number, signal in enumerate(drivers.read):
         ports[f"weft_out{number}"] = (signal, _ir.PortDirection.Output)
     named = _ir.Design(design.fragment, [(name, *port) for name, port in ports.items()], hierarchy=("top",))
-    text, names = rtlil.convert_fragment(named, emit_src=False)
+    with collector_waits():  # as for a core's Verilog
+        text, names = rtlil.convert_fragment(named, emit_src=False)
     report = progress or (lambda message: None)
     places: dict[str, Any] = {name: signal for name, (signal, _) in ports.items()}
     paths = list(drivers.memories.values())
