@@ -19,6 +19,8 @@ from weft.compiler.targets.errors import CompileError
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.hw.errors import ConfigError
 
+from tests.effort import few
+
 from ....onnx_models import FloatModel, quantise
 from ..kernels import CONFIGS, Build, check
 
@@ -54,7 +56,7 @@ def reference(path: Path, x: Array) -> Array:
 
 
 @pytest.mark.parametrize("config", [PYNQ, *CONFIGS], ids=lambda config: config.name)
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", few([2, 1], 1))
 def test_a_network_is_one_program_with_numpys_integers(network: Path, config: CoreConfig, threads: int) -> None:
     model = weft.compile(network, config, vthreads=threads)
     assert sum(isinstance(step, CoreStep) for step in model.steps) == 1

@@ -16,6 +16,8 @@ from weft.hw.isa import Finish, Load, Scratchpad, Store
 from weft.hw.programs import assemble, disassemble
 from weft.sim.timing import predict
 
+from tests.effort import few
+
 from ....onnx_models import FloatModel, quantise
 
 DIGITS = Path(__file__).parents[5] / "examples" / "digits" / "digits.onnx"
@@ -59,7 +61,8 @@ def test_cores_share_each_layer_of_a_network(cores: int) -> None:
     assert latency(compiled(DIGITS, TINY, 1)) > (0.75 * cores) * latency(model)
 
 
-def test_layers_of_all_kinds_are_shared(tmp_path: Path) -> None:
+@pytest.mark.parametrize("chains", few([True, False], 1))
+def test_layers_of_all_kinds_are_shared(chains: bool, tmp_path: Path) -> None:
     """Depthwise, strided, residual, pooled; a chain of layers, a concatenation, the rows of a matrix."""
     network = FloatModel((1, 3, 20, 20))
     first = network.op("Relu", network.conv("x", 3, 32, strides=[2, 2]))
@@ -69,8 +72,7 @@ def test_layers_of_all_kinds_are_shared(tmp_path: Path) -> None:
     pooled = network.op("MaxPool", summed, kernel_shape=[2, 2], strides=[2, 2])
     both = network.op("Concat", network.conv(pooled, 32, 64), network.conv(pooled, 32, 32), axis=1)
     quantise(network.build(network.conv(both, 96, 128)), tmp_path)
-    for chains in (True, False):
-        check_split(tmp_path / "quantised.onnx", PYNQ, 4, chains=chains)
+    check_split(tmp_path / "quantised.onnx", PYNQ, 4, chains=chains)
 
 
 def test_wrong_numbers_of_cores_are_refused() -> None:

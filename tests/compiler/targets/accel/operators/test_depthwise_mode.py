@@ -35,6 +35,8 @@ from weft.sim.dram import DramModel
 from weft.sim.rtl import RtlSimulator
 from weft.sim.timing import predict
 
+from tests.effort import few
+
 from ..kernels import Build, check, compile_function, program_of, write_model
 from ..link.test_depthwise_split import Case, cases
 
@@ -116,7 +118,7 @@ RTL = {
 }
 
 
-@pytest.mark.parametrize("name", RTL)
+@pytest.mark.parametrize("name", few(RTL))
 def test_the_rtl_gives_the_same_in_the_predicted_cycles(name: str) -> None:
     case = RTL[name]
     function = in_mode(case)

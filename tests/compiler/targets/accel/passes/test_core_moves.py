@@ -32,6 +32,7 @@ from tests.compiler.targets.accel.moves import (
     turned,
 )
 from tests.compiler.targets.accel.quantised_layers import compiled, layer, module_of, quantised, variable
+from tests.effort import few
 
 SEED = 7
 """Moves and readers that have parts of depthwise layers which begin behind their tensor's first entry."""
@@ -80,7 +81,7 @@ def test_random_moves_give_the_integers_of_the_graph(data: st.DataObject) -> Non
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("config", [TINY, PYNQ], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", few([TINY, PYNQ], 1), ids=lambda config: config.name)
 @pytest.mark.parametrize("reader", READERS, ids=name_of)
 def test_every_reader_of_random_moves_gives_the_integers_of_the_graph(reader: Reader, config: CoreConfig) -> None:
     """With moves behind it, too, and what reads those."""
