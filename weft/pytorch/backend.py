@@ -32,7 +32,7 @@ from torch.fx import GraphModule
 
 from ..api import compile, load
 from ..compiler.frontends import ModelError
-from ..compiler.frontends.torch.reader import GraphReader, refuse_unknown
+from ..compiler.frontends.torch.reader import GraphReader, is_complex, refuse_unknown
 from ..compiler.frontends.torch.tensors import array_of, tensor_of
 from ..compiler.graph import Attrs, Constant, Expr, Function, Module, Span, Tuple, Var
 from ..compiler.model import CompiledModel
@@ -270,6 +270,15 @@ def _in_parts(graph: GraphModule, static: Sequence[int], options: Mapping[str, A
     return whole
 
 
+def _refuse_complex_ends(graph: GraphModule) -> None:
+    """Raise ModelError for a graph that takes or gives complex numbers."""
+    for node in graph.graph.nodes:
+        ends = [node] if node.op == "placeholder" else node.all_input_nodes if node.op == "output" else []
+        if any(is_complex(each.meta.get("val")) for each in ends):
+            raise ModelError("a graph takes or gives complex numbers, which weft cannot hand on",
+                             hint="leave out fallback=False, or hand on torch.view_as_real of them")  # fmt: skip
+
+
 def weft(
     graph: GraphModule, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
@@ -300,6 +309,7 @@ def weft(
             known = static if count == len(placeholders) else ()  # else AOTAutograd has inputs of its own
             if not chosen["fallback"]:
                 refuse_unknown(aten)
+                _refuse_complex_ends(aten)
             elif left := unread(aten):
                 LOG.info("PyTorch runs %s", ", ".join(f"{name} ({times})" for name, times in left.items()))
                 return make_boxed_func(_in_parts(aten, known, chosen))

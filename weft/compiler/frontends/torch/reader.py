@@ -20,8 +20,9 @@ from ..errors import ModelError
 from ..onnx import reader as onnx_reader
 from ..onnx.loop import looped
 from . import backward, index, move, norm, pointwise, product, quantised, reduce, window
+from .complex import Complex, constant, converted, reads_complex
 from .site import NOT_COMPUTED, REFUSED, RULES, Site
-from .tensors import DTYPES, array_of, dtype_name
+from .tensors import DTYPES, PARTS, array_of, dtype_name
 from .values import BY_VALUES
 
 RULE_MODULES = (backward, index, move, norm, pointwise, product, quantised, reduce, window)
@@ -47,6 +48,7 @@ CREATED = frozenset(
 ``empty`` leaves open is zero."""
 
 _CHANCE = "it is random"
+_ONLY_GRADIENTS = "results that only a gradient reads are not computed"
 REFUSED.update({
     **BY_VALUES,
     "aten.native_dropout.default": "it is random: call eval() before exporting",
@@ -54,9 +56,6 @@ REFUSED.update({
         "rand.default", "randn.default", "randperm.default", "randint.low", "randint.default", "rand_like.default",
         "randn_like.default", "bernoulli.p", "bernoulli.default", "multinomial.default",
         "normal_functional.default", "uniform.default", "exponential.default")},
-    **{f"aten.{name}": "complex numbers are not supported" for name in (
-        "_fft_c2r.default", "_fft_r2c.default", "_fft_c2c.default", "view_as_complex.default", "view_as_real.default",
-        "complex.default", "polar.default", "real.default", "imag.default")},
 })  # fmt: skip
 
 IGNORED = frozenset({
@@ -74,6 +73,26 @@ NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 def is_known(target: str) -> bool:
     """Whether a graph may call ``target``."""
     return target in RULES or target in CREATED or target in IGNORED
+
+
+def is_read(node: Node) -> bool:
+    """Whether there is a rule for a node's operator, of the numbers that it takes and gives."""
+    target = str(node.target)
+    if is_of_complex(node):
+        return reads_complex(target) or target in CREATED or target in IGNORED
+    return is_known(target) and not leaves_out(node)
+
+
+def is_of_complex(node: Node) -> bool:
+    """Whether a node takes or gives complex numbers."""
+    return any(is_complex(each.meta.get("val")) for each in (node, *node.all_input_nodes))
+
+
+def is_complex(value: Any) -> bool:
+    """Whether what PyTorch knows of a result are complex numbers, or some of several results are."""
+    if isinstance(value, (tuple, list)):
+        return any(map(is_complex, value))
+    return isinstance(value, torch.Tensor) and value.dtype.is_complex
 
 
 def leaves_out(node: Node) -> bool:
@@ -108,6 +127,7 @@ def refuse_unknown(graph_module: GraphModule, *, by_values: bool = True) -> None
     among them that need the values of a run."""
     unknown: Counter[str] = Counter()
     places: dict[str, list[str]] = {}
+    kinds: dict[str, str] = {}
     for module in graph_module.modules():
         if not isinstance(module, GraphModule):
             continue
@@ -115,13 +135,15 @@ def refuse_unknown(graph_module: GraphModule, *, by_values: bool = True) -> None
             target = str(node.target)
             if node.op != "call_function" or not isinstance(node.target, torch._ops.OperatorBase):
                 continue
-            if is_known(target) and not leaves_out(node):
+            if is_read(node):
                 continue
             if target in HIGHER_ORDER or isinstance(node.meta.get("val"), NUMBERS):
                 continue
             if (not by_values and target in BY_VALUES) or _is_a_check(node):
                 continue
             unknown[target] += 1
+            if is_known(target):
+                kinds[target] = _ONLY_GRADIENTS if leaves_out(node) else "it has no rule for complex numbers"
             places.setdefault(target, [])
             if (place := where_in_source(node)) and place not in places[target]:
                 places[target].append(place)
@@ -129,7 +151,7 @@ def refuse_unknown(graph_module: GraphModule, *, by_values: bool = True) -> None
         return
     lines = []
     for target, count in unknown.most_common():
-        reason = REFUSED.get(target, "results that only a gradient reads are not computed" if is_known(target) else "")
+        reason = REFUSED.get(target, kinds.get(target, ""))
         why = f": {reason}" if reason else ""
         at = f" at {', '.join(places[target][:3])}" if places[target] else ""
         lines.append(f"{target} ({count} time{'s' if count > 1 else ''}{at}){why}")
@@ -171,11 +193,11 @@ class GraphReader:
         return kind(found)
 
     def type_of(self, value: Any, what: str) -> TensorType | None:
-        """The type of what PyTorch knows of a result."""
+        """The type of what PyTorch knows of a result; of complex ones that of either part."""
         if not isinstance(value, torch.Tensor):
             return None
         shape = tuple(self.number(size, f"the shape of {what}") for size in value.shape)
-        return TensorType(shape, dtype_name(value.dtype, what))
+        return TensorType(shape, PARTS[value.dtype] if value.dtype in PARTS else dtype_name(value.dtype, what))
 
     # Nodes
 
@@ -201,7 +223,7 @@ class GraphReader:
             found = getattr(found, part)
         if not isinstance(found, torch.Tensor):
             return found
-        return Constant(array_of(found, f"{node.target!r}"), str(node.target))
+        return constant(array_of(found, f"{node.target!r}"), str(node.target))
 
     def _node(self, node: Node, values: Mapping[Node, Value]) -> Value:
         known = node.meta.get("val")
@@ -236,6 +258,9 @@ class GraphReader:
         if name in CREATED:
             return self._created(node)
         kwargs = self._plain(map_arg(node.kwargs, lambda each: _Held(values[each])), node)
+        if name in HIGHER_ORDER and is_of_complex(node):
+            raise ModelError(f"{name} of complex numbers is not supported", at=span,
+                             hint="hand on torch.view_as_real of them")  # fmt: skip
         if name == "cond":
             return self._cond(span, *args)
         fields = known if isinstance(known, (tuple, list)) else (known,)
@@ -247,16 +272,18 @@ class GraphReader:
             body, xs, more = args
             return self._scan(site, body, (), xs, more)
         kwargs = {key: value for key, value in kwargs.items() if key not in _NOT_OURS}
-        result = RULES[name](site, *args, **kwargs)
-        for made, wanted in zip(result if isinstance(result, tuple) else (result,), types, strict=False):
-            if made is not None and wanted is not None and made.type != wanted:
+        result = converted(site, args, kwargs) if is_of_complex(node) else RULES[name](site, *args, **kwargs)
+        for whole, wanted in zip(result if isinstance(result, tuple) else (result,), types, strict=False):
+            for made in (whole.real, whole.imaginary) if isinstance(whole, Complex) else (whole,):
+                if made is None or wanted is None or made.type == wanted:
+                    continue
                 raise ModelError(
                     f"{name} would be {made.type}, but is {wanted} in PyTorch", at=span,
                     hint="this is a fault of weft: please report the operator and its operands",
                 )  # fmt: skip
         return result
 
-    def _created(self, node: Node) -> Constant:
+    def _created(self, node: Node) -> Constant | Complex:
         """What an operator makes from sizes and types, computed by PyTorch itself."""
 
         def stand_in(each: Node) -> Any:
@@ -272,7 +299,7 @@ class GraphReader:
         made = node.target(*args, **kwargs)
         if "empty" in str(node.target):
             made = torch.zeros_like(made)
-        return Constant(array_of(made, f"{node.name!r}"), node.name, span_of(node))
+        return constant(array_of(made, f"{node.name!r}"), node.name, span_of(node))
 
     def _numbers(self, value: Any, node: Node) -> Any:
         if isinstance(value, (list, tuple)):

@@ -22,6 +22,7 @@ from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_sy
 from ..errors import ModelError
 from ..refusals import refuse_floats, refuse_unknown_shapes
 from ..source import Source
+from .complex import Complex, constant
 from .reader import GraphReader, at_sizes, refuse_unknown, where_in_source
 from .tensors import array_of, dtype_name
 from .values import BY_VALUES, by_onnx, first_by_values
@@ -100,7 +101,7 @@ class TorchSource:
             return None
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             tensors = {**self._program.state_dict, **self._program.constants}
-            return Constant(array_of(tensors[spec.target], f"{spec.target!r}"), spec.target)
+            return constant(array_of(tensors[spec.target], f"{spec.target!r}"), spec.target)
         raise ModelError(f"input {node.name!r} is {with_article(spec.kind.name.lower())}, which weft cannot take")
 
     def _outputs(self) -> list[tuple[str, OutputSpec]]:
@@ -156,6 +157,10 @@ class TorchSource:
         specs = self._program.graph_signature.output_specs
         by_spec = {id(spec): value for spec, value in zip(specs, made, strict=True)}
         results = {name: by_spec[id(spec)] for name, spec in self._outputs()}
+        for name, value in results.items():
+            if isinstance(value, Complex):
+                raise ModelError(f"output {name!r} is complex, and no output can be",
+                                 hint="give torch.view_as_real of it")  # fmt: skip
         outputs = {name: value if isinstance(value, Expr) else Constant(np.asarray(value))
                    for name, value in results.items()}  # fmt: skip
         body = next(iter(outputs.values())) if len(outputs) == 1 else Tuple(tuple(outputs.values()))

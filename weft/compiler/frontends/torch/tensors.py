@@ -21,6 +21,9 @@ DTYPES: dict[torch.dtype, str] = {
 }  # fmt: skip
 """The names that the graph IR has for PyTorch's element types. Complex numbers have none."""
 
+PARTS: dict[torch.dtype, str] = {torch.complex64: "float32", torch.complex128: "float64"}
+"""The names of the types that either part of complex numbers has."""
+
 _WITHOUT_NUMPYS = {numpy_dtype(name): key for key, name in DTYPES.items() if name.startswith(("bfloat", "float8"))}
 """PyTorch's types by NumPy's, of those that NumPy has from elsewhere."""
 
@@ -35,12 +38,13 @@ def dtype_name(dtype: torch.dtype, what: str) -> str:
 
 
 def array_of(tensor: torch.Tensor, what: str) -> Array:
-    """The values of a tensor, without a copy where it lies in order in the machine's memory. Raises `ModelError`."""
+    """The values of a tensor, without a copy where it lies in order in the machine's memory; also of complex ones.
+    Raises `ModelError`."""
     if tensor.is_meta:
         raise ModelError(f"{what} has no values: it is on the device 'meta'", hint="load the weights before exporting")
     if tensor.layout is not torch.strided:
         raise ModelError(f"{what} is a sparse tensor ({tensor.layout})", hint="call to_dense() before exporting")
-    name = dtype_name(tensor.dtype, what)
+    name = "" if tensor.dtype in PARTS else dtype_name(tensor.dtype, what)
     plain = tensor.detach().cpu().contiguous()
     plain = plain.resolve_conj().resolve_neg()
     try:
