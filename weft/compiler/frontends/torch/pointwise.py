@@ -419,6 +419,15 @@ def _leaky_relu(site: Site, x: Expr, negative_slope: Number = 0.01) -> Expr:
     return site.where(site("less", x, 0), site("multiply", x, negative_slope), x)
 
 
+@rule("rrelu_with_noise_functional.default", without=(1,))
+def _random_relu(
+    site: Site, x: Expr, noise: Expr, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
+) -> tuple[Expr, None]:
+    if training:
+        raise site.error("in training mode its slopes are random", hint="call eval() before exporting")
+    return _leaky_relu(site, x, (lower + upper) / 2), None
+
+
 @rule("prelu.default", "_prelu_kernel.default")
 def _prelu(site: Site, x: Expr, slope: Expr) -> Expr:
     if site.op.startswith("aten.prelu") and len(x.shape) > 1:
