@@ -17,6 +17,7 @@ from weft.runtime.artifact import from_bytes, to_bytes
 from weft.runtime.errors import ArtifactError, CoreFaultError, DeviceError, InputError
 from weft.runtime.pipeline_module import PipelineModule
 from weft.runtime.profile_system import profile_system
+from weft.runtime.system_device import SimulatedSystem
 from weft.sim.dram import DramModel
 from weft.sim.result import FaultRecord, RunResult
 from weft.sim.system_fsim import FunctionalSystem
@@ -149,11 +150,31 @@ def test_cores_that_start_each_other_give_the_same(device: str, model: weft.Comp
     assert module.interval == module.cycles
 
 
+def test_a_device_that_does_not_serve_gets_as_many_items_as_there_are_windows(
+    model: weft.CompiledModel, items: list[Item], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a board, whose host cannot use one window while cores work on others."""
+    served = loaded(model, replace(PAIR, relay=True))
+    expected, four = served.run(items), served.run(items[:1] * 4) and served.cycles
+    one = served.run(items[:1]) and served.cycles
+    monkeypatch.setattr(SimulatedSystem, "serves", False)
+    module = loaded(model, replace(PAIR, relay=True))
+    many = [items[number % len(items)] for number in range(9)]
+    assert equal(module.run(many), [expected[number % len(items)] for number in range(9)])
+    assert module.cycles == 2 * four + one  # of four windows
+    assert module.interval == module.cycles // 9  # it is not known when each ended
+    assert module.waits() == ()
+    assert [use.items for use in module.use()] == [9, 9]
+    assert [use.cycles for use in module.use()] == [9 * cycles for cycles in module.stage_cycles()]
+    assert equal(module.run(items[:2]), expected[:2])
+    assert module.waits()
+
+
 def test_a_fault_ends_a_relay_and_the_next_run_is_right(model: weft.CompiledModel, items: list[Item]) -> None:
     module = loaded(model, replace(PAIR, relay=True))
     expected = module.run(items)
     step = model.programs[1]
-    module.device.window(1)[step.program_offset :][: step.program.size] = 255
+    module.device.window(1).write(step.program_offset, np.full(step.program.size, 255, np.uint8))
     with pytest.raises(CoreFaultError, match="core 1: "):
         module.run(items)
     assert equal(module.run(items), expected)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import weft
 from weft.compiler.model import CoreStep
@@ -142,7 +143,8 @@ def test_a_fault_names_its_core(model: weft.CompiledModel, items: list[Item], mo
 
     def faulty(self: FunctionalSystem, programs: Any, **options: Any) -> Any:
         done = run(self, programs, **options)
-        module.device.window(0)[...] = 7  # a core that runs wild leaves nothing as it was
+        window = module.device.window(0)
+        window.write(0, np.full(window.size, 7, np.uint8))  # a core that runs wild leaves nothing as it was
         return replace(done, cores=(done.cores[0], RunResult(cycles=None, fault=fault, bytes_read=0, bytes_written=0)))
 
     with monkeypatch.context() as patched:

@@ -14,7 +14,7 @@ from weft.hw.errors import ConfigError
 from weft.hw.isa import Fault, Store
 from weft.hw.programs import disassemble
 from weft.runtime.errors import CoreFaultError, DeviceError, InputError
-from weft.runtime.system_device import SystemDevice
+from weft.runtime.system_device import SimulatedSystem
 from weft.runtime.system_module import constant_pages, in_part
 from weft.sim.dram import DramModel
 from weft.sim.result import FaultRecord, RunResult
@@ -67,7 +67,7 @@ def test_cores_read_constants_once(model: weft.CompiledModel, items: list[np.nda
     assert shared > 0
     # Constants are those of core 0's part alone.
     start, stop = together.device.shared.start, together.device.shared.stop
-    together.device.window(1)[start:stop] = 0
+    together.device.window(1).write(start, np.zeros(stop - start, np.uint8))
     again = together.run(items)
     assert all(np.array_equal(first[name], second[name])
                for first, second in zip(apart.run(items), again, strict=True) for name in first)  # fmt: skip
@@ -106,7 +106,7 @@ def test_what_begins_where_a_constant_ends_is_a_cores_own(model: weft.CompiledMo
 
 def test_a_memory_that_one_window_cannot_hold_is_refused(model: weft.CompiledModel) -> None:
     with pytest.raises(DeviceError, match=r"2 cores that share reads need one window of 2,\d+,\d+,\d+ bytes"):
-        SystemDevice(SHARING, "fsim", (1 << 30) + 1, shared=range(4096))
+        SimulatedSystem(SHARING, "fsim", (1 << 30) + 1, shared=range(4096))
 
 
 @pytest.mark.parametrize("system", [PAIR, SHARING], ids=["apart", "sharing"])

@@ -37,10 +37,12 @@ if TYPE_CHECKING:  # a simulator is imported when a device of its kind is made
 
     from ..hw.cycle_class import CycleClass
     from ..hw.isa import Engine
+    from ..hw.system_config import SystemConfig
     from ..sim.result import RunResult
     from ..sim.rtl import RtlSimulator
     from ..sim.states import StateRecording
     from ..sim.waves import WaveRequest
+    from .system_device import SystemDevice
 
 Bytes = npt.NDArray[np.uint8]
 Progress = Callable[[str], None]
@@ -71,6 +73,11 @@ class WholeModel(Protocol):
 
         :class:`CoreFaultError` for the first program that ends in a fault, InputError for an index outside of its axis.
         """
+
+
+def no_systems(device: str) -> DeviceError:
+    """The error for a device of one core that is to run a system."""
+    return DeviceError(f"device {device!r} runs no systems", hint="those that do: fsim, rtl, pynq://NAME")
 
 
 class Device(ABC):
@@ -115,6 +122,14 @@ class Device(ABC):
     def at(cls, place: str, config: CoreConfig, *, progress: Progress | None = None) -> Device:
         """The device that is called ``name://place``; :class:`DeviceError` if there is no such place."""
         raise DeviceError(f"device {cls.name!r} has no places", hint=f"call it {cls.name!r}")
+
+    @classmethod
+    def system_at(
+        cls, place: str, config: SystemConfig, window_bytes: int, *, shared: range, dram: DramModel | None,
+        progress: Progress | None, windows: int | None,
+    ) -> SystemDevice:  # fmt: skip
+        """All cores of a system that is at ``name://place``; :class:`DeviceError` if such places have one core."""
+        raise no_systems(f"{cls.name}://{place}")
 
     @abstractmethod
     def allocate(self, window_bytes: int) -> None:

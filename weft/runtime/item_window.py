@@ -11,8 +11,8 @@ import numpy.typing as npt
 from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.model import CompiledModel, CorePart, CoreStep
 from ..sim.system_run import CoreProgram
-from .device import Bytes
 from .inputs import check_kind, named_inputs
+from .system_device import Window
 
 Array = npt.NDArray[Any]
 Inputs = Mapping[str, Array] | Array
@@ -28,20 +28,19 @@ def checked_item(model: CompiledModel, item: Inputs) -> dict[str, Array]:
     return named
 
 
-def write_model(model: CompiledModel, window: Bytes) -> None:
+def write_model(model: CompiledModel, window: Window) -> None:
     """Constants and programs."""
     for constant in model.on_core.constants:
-        window[constant.offset :][: constant.data.size] = constant.data
+        window.write(constant.offset, constant.data)
     for step in model.programs:
-        window[step.program_offset :][: step.program.size] = step.program
+        window.write(step.program_offset, step.program)
 
 
-def write_inputs(core: CorePart, step: CoreStep, values: Mapping[str, Array], window: Bytes) -> None:
+def write_inputs(core: CorePart, step: CoreStep, values: Mapping[str, Array], window: Window) -> None:
     """What a program takes of the host's ``values``."""
     for name in step.inputs:
         if name in values:
-            raw = np.ascontiguousarray(values[name]).reshape(-1).view(np.uint8)
-            window[core.slots[name].offset :][: raw.size] = raw
+            window.write(core.slots[name].offset, values[name])
 
 
 def core_program(core: CorePart, step: CoreStep, start: int = 0) -> CoreProgram:
@@ -51,11 +50,10 @@ def core_program(core: CorePart, step: CoreStep, start: int = 0) -> CoreProgram:
 
 
 def read_outputs(
-    core: CorePart, step: CoreStep, wanted: frozenset[str], values: dict[str, Array], window: Bytes
+    core: CorePart, step: CoreStep, wanted: frozenset[str], values: dict[str, Array], window: Window
 ) -> None:
     """What the host wants of a program's results, into ``values``."""
     for name in step.outputs:
         if name in wanted:
             slot = core.slots[name]
-            raw = window[slot.offset :][: slot.nbytes]
-            values[name] = raw.copy().view(slot.dtype).reshape(slot.shape)
+            values[name] = window.read(slot.offset, slot.nbytes).view(slot.dtype).reshape(slot.shape)

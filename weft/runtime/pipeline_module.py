@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
 from ..compiler.model import CompiledModel, CorePart, CoreStep
 from ..hw.relay_plan import RelayPlan
 from ..hw.system_config import SystemConfig
 from ..imports import IMPORTS
 from ..sim.dram import DramModel
-from ..sim.relay_run import RelayResult
+from ..sim.relay_run import RelayResult, one_after_the_other
 from ..sim.relay_waits import relay_waits
 from ..sim.system_run import CoreProgram, SystemResult
 from ..sim.timing import predict
@@ -28,7 +25,7 @@ from .errors import CoreFaultError, DeviceError, InputError
 from .item_window import Array, Inputs, checked_item, core_program, read_outputs, write_inputs, write_model
 from .module import HostRun, LoadHost
 from .run_lock import RunLock
-from .system_device import SystemDevice, window_pitch
+from .system_device import Window, open_system, window_pitch
 from .system_module import CoreUse, check_cores, core_uses, relayed_use, total_cycles
 
 if TYPE_CHECKING:
@@ -98,7 +95,8 @@ class PipelineModule:
     item. A round takes as long as its longest stage. Cycles are those of programs: time of the host is not counted.
 
     Where the cores of the system start each other, there are no rounds: the host starts once, and gives a window the
-    next item when the last core has left it (:func:`needs_no_host` says of which models).
+    next item when the last core has left it (:func:`needs_no_host` says of which models). A device that does not serve
+    gets as many items a start as there are windows.
     """
 
     def __init__(
@@ -126,8 +124,8 @@ class PipelineModule:
         self.relays = relays_stages(model, config)
         """Whether the cores start each other."""
         self._windows = window_count(model, config)
-        self.device = SystemDevice(config, kind, core.window_bytes, dram=dram or memory_of(model), progress=progress,
-                                   windows=self._windows)  # fmt: skip
+        self.device = open_system(kind, config, core.window_bytes, dram=dram or memory_of(model), progress=progress,
+                                  windows=self._windows)  # fmt: skip
         self._lock = RunLock()
         self._closed = False
         self._write_model()
@@ -147,7 +145,7 @@ class PipelineModule:
                 raise DeviceError(f"{self.model.name!r} was closed", hint="load it again")
             try:
                 if self.relays:
-                    self.relayed = self._relay(values)
+                    self.relayed = self._relayed(values)
                 else:
                     self.rounds = tuple(self._round(values, number) for number in rounds)
             except BaseException:
@@ -155,23 +153,36 @@ class PipelineModule:
                 raise
         return [{tensor.name: each[tensor.name] for tensor in self.model.outputs} for each in values]
 
+    def _relayed(self, values: list[dict[str, Array]]) -> RelayResult:
+        """All items, by as few starts of the host as the device allows."""
+        if self.device.serves:
+            return self._relay(values)
+        batches = range(0, len(values), self._windows)
+        return one_after_the_other([self._relay(values[first : first + self._windows]) for first in batches])
+
     def _relay(self, values: list[dict[str, Array]]) -> RelayResult:
-        """All items, by one start of the host."""
+        """Items by one start of the host; where the device does not serve, no more than there are windows."""
         (first,), windows = self._stages[0], min(self._windows, len(values))
         for item in range(windows):
             self._begun(first, values[item], item)
 
-        def served(item: int) -> None:
+        def ended(item: int) -> None:
             self._read(self._stages[-1][0].program, values[item], item)
             for step in self._last:
                 step.run(values[item], {}, [])
+
+        def served(item: int) -> None:
+            ended(item)
             if item + windows < len(values):
                 self._begun(first, values[item + windows], item + windows)
 
         programs = [[self._program(part, 0)] for (part,) in self._stages]
-        done = self.device.relay(self._plan(len(values)), programs, len(values), served)
+        host = served if self.device.serves else None
+        done = self.device.relay(self._plan(len(values)), programs, len(values), host)
         for core, result in done.faults.items():
             raise CoreFaultError(f"core {core}: {result.fault}", result)
+        for item in range(0 if self.device.serves else len(values)):
+            ended(item)
         return done
 
     def _round(self, values: list[dict[str, Array]], number: int) -> tuple[SystemResult, ...]:
@@ -208,7 +219,7 @@ class PipelineModule:
     def _read(self, step: CoreStep, values: dict[str, Array], item: int) -> None:
         read_outputs(self._core, step, self._wanted, values, self._window(item))
 
-    def _window(self, item: int) -> npt.NDArray[np.uint8]:
+    def _window(self, item: int) -> Window:
         """Of an item; no more items are under way than there are windows."""
         return self.device.window(item % self._windows)
 
@@ -228,7 +239,10 @@ class PipelineModule:
 
     @property
     def interval(self) -> int:
-        """Cycles from one item to the next in the last run: of the longest round, or the longest between two ends."""
+        """Cycles from one item to the next in the last run: of the longest round, or the longest between two ends. Of a
+        device that does not know the ends, an item's share of all cycles."""
+        if self.relayed is not None and not self.relayed.spans:
+            return self.cycles // max(1, self.relayed.ended[-1])
         if self.relayed is not None:
             ends = [span.stop for span in self.relayed.spans[-1]]
             return max((after - before for before, after in pairwise(ends)), default=self.cycles)
@@ -248,8 +262,9 @@ class PipelineModule:
 
     def waits(self) -> tuple[dict[int, int], ...]:
         """In the last run, of each core the cycles without an item, by the core whose end it waited for; its own
-        number stands for what starts take. Empty where the host starts rounds."""
-        if self.relayed is None:
+        number stands for what starts take. Empty where the host starts rounds, and where the device does not know when
+        runs begin."""
+        if self.relayed is None or not self.relayed.spans:
             return ()
         return tuple(map(dict, relay_waits(self._plan(len(self.relayed.spans[0])), self.relayed.spans)))
 
@@ -266,13 +281,14 @@ class PipelineModule:
     def use(self) -> tuple[CoreUse, ...]:
         """What each core did in the last run."""
         if self.relayed is not None:
-            return tuple(map(relayed_use, self.relayed.spans, self.relayed.last, self.stage_cycles()))
+            return tuple(relayed_use(self.relayed, core, alone) for core, alone in enumerate(self.stage_cycles()))
         return core_uses(self.results, [len(parts) for parts in self._stages], self.stage_cycles())
 
     def close(self) -> None:
         """Wait for the run in progress; later runs are refused."""
         with self._lock:
             self._closed = True
+            self.device.close()
 
     def __enter__(self) -> PipelineModule:
         return self

@@ -27,7 +27,7 @@ from .errors import CoreFaultError, DeviceError, InputError
 from .item_window import Array, Inputs, checked_item, core_program, read_outputs, write_inputs, write_model
 from .module import HostRun, LoadHost
 from .run_lock import RunLock
-from .system_device import SystemDevice
+from .system_device import open_system
 from .system_module import CoreUse, check_cores, constant_pages, core_uses, total_cycles
 
 if TYPE_CHECKING:
@@ -76,6 +76,11 @@ def check_split(model: CompiledModel, config: SystemConfig) -> CorePart:
     return core
 
 
+def _busy(done: RelayResult, core: int) -> int:
+    """Cycles of a core in programs, or of all where the device does not know them."""
+    return sum(map(len, done.spans[core])) if done.spans else done.cycles or 0
+
+
 class SplitModule:
     """A model in memory, ready to run as often as wanted, from any thread; one run at a time.
 
@@ -102,8 +107,8 @@ class SplitModule:
         self._wanted = model.wanted_on_host
         self._items = 0
         shared = constant_pages(core) if config.shared_reads else NOTHING
-        self.device = SystemDevice(config, kind, core.window_bytes, shared=shared, dram=dram or memory_of(model),
-                                   progress=progress, windows=1)  # fmt: skip
+        self.device = open_system(kind, config, core.window_bytes, shared=shared, dram=dram or memory_of(model),
+                                  progress=progress, windows=1)  # fmt: skip
         self._lock = RunLock()
         self._closed = False
         write_model(model, self.device.window(0))
@@ -180,7 +185,10 @@ class SplitModule:
 
     def waits(self) -> tuple[dict[int, int], ...]:
         """In the last run, of each core the cycles without a program, by the core whose end it waited for; its own
-        number stands for what starts take. Empty where the host starts turns."""
+        number stands for what starts take. Empty where the host starts turns, and where the device does not know when
+        programs begin."""
+        if not all(done.spans for done in self.relayed):
+            return ()
         waits: list[Counter[int]] = [Counter() for _ in self.config.cores]
         for done in self.relayed:
             for core, own in enumerate(waits_to_end(self._plan, done.spans)):
@@ -208,13 +216,14 @@ class SplitModule:
         return profile_shared(self.model, self.config, self.device.dram)
 
     def use(self) -> tuple[CoreUse, ...]:
-        """What each core did in the last run."""
+        """What each core did in the last run. Where the device does not know when the programs of turns begin and end,
+        cycles are those from the first to the last, waits for other cores among them."""
         if not self.relayed:
             return core_uses(self.results, [self.turns] * len(self.config.cores), self.core_cycles())
         return tuple(
             CoreUse(
                 items=self._items,
-                cycles=sum(len(span) for done in self.relayed for span in done.spans[core]),
+                cycles=sum(_busy(done, core) for done in self.relayed),
                 alone=self._items * sum(run.cycles or 0 for run in own),
                 bytes_read=self._items * sum(run.bytes_read for run in own),
                 bytes_written=self._items * sum(run.bytes_written for run in own),
@@ -226,6 +235,7 @@ class SplitModule:
         """Wait for the run in progress; later runs are refused."""
         with self._lock:
             self._closed = True
+            self.device.close()
 
     def __enter__(self) -> SplitModule:
         return self

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ..hw.bus import PAGE_BYTES
 from ..hw.config import REACH_BITS
@@ -16,7 +18,7 @@ from ..imports import IMPORTS
 from ..sim.dram import DramModel
 from ..sim.result import RunResult
 from ..sim.system_run import NOTHING, CoreProgram, SystemResult
-from .device import Bytes, LocalDevice, Progress
+from .device import Bytes, Device, Progress, device_kind, no_systems
 from .errors import DeviceError
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from ..sim.timing_ports import TimedProgram
 
 SYSTEM_DEVICES = ("fsim", "rtl")
-"""What can run a system: the functional simulator with the timing model, or the Verilog of the system in Verilator."""
+"""What simulates a system: the functional simulator with the timing model, or the system's Verilog in Verilator."""
 
 
 def window_pitch(window_bytes: int) -> int:
@@ -35,17 +37,41 @@ def window_pitch(window_bytes: int) -> int:
     return -(-window_bytes // PAGE_BYTES) * PAGE_BYTES
 
 
-class SystemDevice:
-    """The cores of a system, each with a part of ``window_bytes`` of the memory, its window; ``kind`` is one of
-    :data:`SYSTEM_DEVICES`."""
+class Window:
+    """A part of a system's memory, of a core or of an item. Offsets are bytes from its begin."""
+
+    def __init__(self, system: SystemDevice, start: int, size: int) -> None:
+        self._system, self._start, self.size = system, start, size
+
+    def write(self, offset: int, data: npt.NDArray[np.generic]) -> None:
+        """Copy an array in; :class:`DeviceError` if it does not fit."""
+        raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        self._check(offset, raw.size)
+        self._system.write(self._start + offset, raw)
+
+    def read(self, offset: int, size: int) -> Bytes:
+        """Copy bytes out; :class:`DeviceError` if they are not in it."""
+        self._check(offset, size)
+        return self._system.read(self._start + offset, size)
+
+    def _check(self, offset: int, size: int) -> None:
+        if offset < 0 or offset + size > self.size:
+            raise DeviceError(f"bytes {offset}..{offset + size} are outside the window of {self.size} bytes")
+
+
+class SystemDevice(ABC):
+    """The cores of a system, each with a part of ``window_bytes`` of the memory, its window; ``kind`` is what users
+    call the device."""
+
+    serves: ClassVar[bool] = True
+    """Whether the host can use one window while cores are at work on others."""
 
     def __init__(
         self, config: SystemConfig, kind: str, window_bytes: int, *, shared: range = NOTHING,
-        dram: DramModel | None = None, progress: Progress | None = None, windows: int | None = None,
+        dram: DramModel | None = None, windows: int | None = None,
     ) -> None:  # fmt: skip
-        """``windows``: as many as cores, if nothing is said."""
-        if kind not in SYSTEM_DEVICES:
-            raise DeviceError(f"device {kind!r} runs no systems", hint=f"those that do: {', '.join(SYSTEM_DEVICES)}")
+        """``windows``: as many as cores, if nothing is said. ``dram``: the memory that is simulated, or of a real one
+        that which cycles are compared with."""
         self.config = config
         self.kind = kind
         self.dram = dram or DramModel.of(config.cores[0])
@@ -59,27 +85,38 @@ class SystemDevice:
             raise DeviceError(f"{len(config.cores)} cores that share reads need one window of {self._memory_bytes:,} "
                               f"bytes, but loads and stores reach no further than {1 << REACH_BITS:,}",
                               hint="use fewer cores, or a system without shared_reads")  # fmt: skip
-        self._simulator = self._make(self._memory_bytes, progress)
         self.cores = tuple(CoreOfSystem(self, core) for core in range(len(config.cores)))
         self.results: list[SystemResult] = []
         """Of each run since :meth:`begin`."""
         self._programs: list[CoreProgram | None] = []
         self._barrier = threading.Barrier(1)
 
-    def _make(self, memory_bytes: int, progress: Progress | None) -> FunctionalSystem | RtlSystem:
-        if self.kind == "rtl":
-            with IMPORTS:
-                from ..sim.system_rtl import RtlSystem
+    def window(self, number: int) -> Window:
+        """A window, of a core the one of its number."""
+        return Window(self, number * self.pitch, self.window_bytes)
 
-            return RtlSystem(self.config, memory_bytes, dram=self.dram, progress=progress)
-        with IMPORTS:
-            from ..sim.system_fsim import FunctionalSystem
+    @abstractmethod
+    def write(self, offset: int, raw: Bytes) -> None:
+        """Copy bytes to a place in the memory."""
 
-        return FunctionalSystem(self.config, memory_bytes, check_races=False)
+    @abstractmethod
+    def read(self, offset: int, size: int) -> Bytes:
+        """Copy bytes of the memory out."""
 
-    def window(self, number: int) -> Bytes:
-        """A window, of a core the one of its number; writing to the array writes to the memory."""
-        return self._simulator.dram[number * self.pitch :][: self.window_bytes]
+    @abstractmethod
+    def run(self, programs: Sequence[CoreProgram | None]) -> SystemResult:
+        """A program on each core that has one, all at once."""
+
+    @abstractmethod
+    def relay(
+        self, plan: RelayPlan, programs: Sequence[Sequence[CoreProgram]], runs: int, host: Host | None = None
+    ) -> RelayResult:
+        """``runs`` runs of each core, in turn of its programs, which start each other; ``host``, only where the device
+        :attr:`serves`, is called once all have ended a run."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what the device holds; it is of no more use."""
 
     def begin(self, count: int) -> None:
         """The first ``count`` cores will run, a thread each, and wait for each other at each program."""
@@ -106,8 +143,39 @@ class SystemDevice:
         """Called in one of the threads, while all others wait."""
         self.results.append(self.run(self._programs))
 
+
+class SimulatedSystem(SystemDevice):
+    """A system in this process; ``kind`` is one of :data:`SYSTEM_DEVICES`. Where time is the timing model's, the host
+    of a relay takes none."""
+
+    def __init__(
+        self, config: SystemConfig, kind: str, window_bytes: int, *, shared: range = NOTHING,
+        dram: DramModel | None = None, progress: Progress | None = None, windows: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(config, kind, window_bytes, shared=shared, dram=dram, windows=windows)
+        self._simulator = self._make(self._memory_bytes, progress)
+
+    def _make(self, memory_bytes: int, progress: Progress | None) -> FunctionalSystem | RtlSystem:
+        if self.kind == "rtl":
+            with IMPORTS:
+                from ..sim.system_rtl import RtlSystem
+
+            return RtlSystem(self.config, memory_bytes, dram=self.dram, progress=progress)
+        with IMPORTS:
+            from ..sim.system_fsim import FunctionalSystem
+
+        return FunctionalSystem(self.config, memory_bytes, check_races=False)
+
+    def write(self, offset: int, raw: Bytes) -> None:
+        self._simulator.dram[offset : offset + raw.size] = raw
+
+    def read(self, offset: int, size: int) -> Bytes:
+        return self._simulator.dram[offset : offset + size].copy()
+
+    def close(self) -> None:
+        pass  # the memory goes with this object
+
     def run(self, programs: Sequence[CoreProgram | None]) -> SystemResult:
-        """A program on each core that has one, all at once."""
         done = self._simulator.run(programs, shared=self.shared)
         return self._timed(done, programs) if self.kind == "fsim" and not done.faults else done
 
@@ -137,8 +205,6 @@ class SystemDevice:
     def relay(
         self, plan: RelayPlan, programs: Sequence[Sequence[CoreProgram]], runs: int, host: Host | None = None
     ) -> RelayResult:
-        """``runs`` runs of each core, in turn of its programs, which start each other; ``host`` is called once all have
-        ended a run. Where time is the timing model's, the host takes none."""
         if self.kind == "rtl":
             return cast("RtlSystem", self._simulator).relay(plan, programs, runs, host=host, shared=self.shared)
         with IMPORTS:
@@ -150,7 +216,21 @@ class SystemDevice:
         return done if done.faults else predict_relay(self.config, plan, timed, runs, self.dram, shared=self.shared)
 
 
-class CoreOfSystem(LocalDevice):
+def open_system(
+    name: str, config: SystemConfig, window_bytes: int, *, shared: range = NOTHING, dram: DramModel | None = None,
+    progress: Progress | None = None, windows: int | None = None,
+) -> SystemDevice:  # fmt: skip
+    """A system by the name of its device, as of :func:`~.device.open_device`. ``dram``: the memory of a simulator, and
+    what a real one is compared with."""
+    if name in SYSTEM_DEVICES:
+        return SimulatedSystem(config, name, window_bytes, shared=shared, dram=dram, progress=progress, windows=windows)
+    kind, (_, separator, place) = device_kind(name), name.partition("://")
+    if not separator:
+        raise no_systems(name)
+    return kind.system_at(place, config, window_bytes, shared=shared, dram=dram, progress=progress, windows=windows)
+
+
+class CoreOfSystem(Device):
     """One core of a :class:`SystemDevice`."""
 
     name = "core of a system"
@@ -159,6 +239,7 @@ class CoreOfSystem(LocalDevice):
         super().__init__(system.config.cores[core])
         self._system = system
         self._core = core
+        self._window = system.window(core)
 
     @property
     def has_time(self) -> bool:
@@ -176,10 +257,14 @@ class CoreOfSystem(LocalDevice):
         if window_bytes > self._system.window_bytes:
             raise DeviceError(f"a window of {window_bytes} bytes, but each core of the system has one of "
                               f"{self._system.window_bytes}")  # fmt: skip
-        self.memory()[:] = np.uint8(0)
+        if window_bytes:
+            self._window.write(0, np.zeros(self._window.size, np.uint8))
 
-    def memory(self) -> Bytes:
-        return self._system.window(self._core)
+    def write(self, offset: int, data: npt.NDArray[np.generic]) -> None:
+        self._window.write(offset, data)
+
+    def read(self, offset: int, size: int) -> Bytes:
+        return self._window.read(offset, size)
 
     def execute(self, offset: int, count: int, trace: bool) -> RunResult:
         return self._system.execute(self._core, offset, count)

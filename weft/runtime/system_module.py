@@ -16,7 +16,6 @@ from ..hw.programs import assemble, disassemble, moved
 from ..hw.system_config import SystemConfig
 from ..imports import IMPORTS
 from ..sim.dram import DramModel
-from ..sim.result import RunResult
 from ..sim.system_run import NOTHING, SystemResult
 from ..sim.timing import predict
 from .device import Progress, memory_of
@@ -24,9 +23,10 @@ from .errors import CoreFaultError, DeviceError, InputError
 from .item_window import Array, Inputs
 from .module import LoadedModule
 from .run_lock import RunLock
-from .system_device import CoreOfSystem, SystemDevice
+from .system_device import CoreOfSystem, open_system
 
 if TYPE_CHECKING:
+    from ..sim.relay_run import RelayResult
     from .profile_system import SystemProfile
 
 
@@ -65,12 +65,14 @@ def core_uses(results: Sequence[SystemResult], programs: Sequence[int], alone: S
     return tuple(uses)
 
 
-def relayed_use(spans: Sequence[range], last: RunResult | None, alone: int) -> CoreUse:
-    """What a core did in runs that others started: of all its runs, the last one's bytes."""
-    runs = len(spans)
+def relayed_use(done: RelayResult, core: int, alone: int) -> CoreUse:
+    """What a core did in runs that others started: of all its runs, the last one's bytes, and where the device does not
+    know when each began and ended, the last one's cycles."""
+    runs, last = done.ended[core], done.last[core]
+    of_last = (last.cycles or 0) if last else 0
     return CoreUse(
         items=runs,
-        cycles=sum(map(len, spans)),
+        cycles=sum(map(len, done.spans[core])) if done.spans else runs * of_last,
         alone=runs * alone,
         bytes_read=runs * last.bytes_read if last else 0,
         bytes_written=runs * last.bytes_written if last else 0,
@@ -143,7 +145,7 @@ class SystemModule:
         self.config = config
         memory = dram or memory_of(model)
         shared = constant_pages(core) if config.shared_reads else NOTHING
-        self.device = SystemDevice(config, kind, core.window_bytes, shared=shared, dram=memory, progress=progress)
+        self.device = open_system(kind, config, core.window_bytes, shared=shared, dram=memory, progress=progress)
         self.results: tuple[SystemResult, ...] = ()
         """Of the last run: each program of each round."""
         self._modules = [
@@ -224,6 +226,7 @@ class SystemModule:
         with self._lock:
             for module in self._modules:
                 module.close()
+            self.device.close()
 
     def __enter__(self) -> SystemModule:
         return self

@@ -26,7 +26,8 @@ class RelayResult:
     last
         Of each core, the result of its last run; ``None`` if there was none.
     spans
-        Of each core, the cycles of its runs, counted from the first one's begin; empty without time.
+        Of each core, the cycles of its runs, counted from the first one's begin; empty without time, and of a device
+        that counts no single runs.
     cycles
         From the first begin to the last end; ``None`` where the simulator does not model time.
     """
@@ -41,6 +42,14 @@ class RelayResult:
     def faults(self) -> dict[int, RunResult]:
         """Results of the cores that ended in a fault, by the core's number."""
         return {core: last for core, last in enumerate(self.last) if last is not None and last.fault is not None}
+
+
+def one_after_the_other(results: Sequence[RelayResult]) -> RelayResult:
+    """Results of several relays as one, without spans if there are several."""
+    if len(results) == 1:
+        return results[0]
+    ended = tuple(map(sum, zip(*(each.ended for each in results), strict=True)))
+    return RelayResult(ended, results[-1].last, cycles=sum(each.cycles or 0 for each in results))
 
 
 OfTurn = TypeVar("OfTurn")

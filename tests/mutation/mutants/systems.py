@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "plan-windows-overlap", "runtime/system_device.py", "overlap",
-        "self._simulator.dram[number * self.pitch :]", "self._simulator.dram[number * self.pitch // 2 :]", PLAN,
+        "Window(self, number * self.pitch, ", "Window(self, number * self.pitch // 2, ", PLAN,
     ),
     Mutant(
         "plan-profile-in-one-part", "runtime/profile_system.py", "wrong address",
