@@ -167,9 +167,11 @@ def load(
     system
         Several cores on one memory, or the JSON file of such a system: the model runs on all of them at once, an item
         on each, or of a model that was compiled in stages a stage on each, or of one that was split the same item on
-        all; ``device`` is ``"fsim"`` (the default) or ``"rtl"``. A system may be given as ``device``, too.
+        all; ``device`` is ``"fsim"`` (the default), ``"rtl"``, or ``"pynq://NAME"``, a board with an overlay of this
+        system. A system may be given as ``device``, too.
     dram
-        The memory behind each port of a system; by default that which the model was compiled for.
+        The memory behind each port of a system; by default that which the model was compiled for. A board has its own:
+        there it is what a core alone is compared with.
     progress
         Called with a line of text at each step: the first use of a core on ``"rtl"`` compiles it.
     kept

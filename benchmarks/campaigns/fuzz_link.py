@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from weft.boards.device import PynqDevice, _boards
+from weft.boards.device import PynqDevice, _boards, load_fields
 from weft.boards.hosts import Host
 from weft.boards.link.driver import Core, Driver
 from weft.boards.link.errors import KINDS, LinkError
@@ -32,12 +32,16 @@ from weft.boards.link.frames import HEADER_BYTES, MARK, PREFIX, Header, Stream, 
 from weft.boards.link.messages import PROTOCOL
 from weft.boards.link.plan import CoreStep, Plan, plan_text
 from weft.boards.link.server import Server
+from weft.boards.link.system import SystemDriver
 from weft.boards.remote import Link
 from weft.boards.zipapp import core_constants
 from weft.compiler.model import CompiledModel, CorePart, HostCode, HostProgram, TensorSlot, TensorSpec
 from weft.compiler.model import CoreStep as ProgramStep
 from weft.hw.config import ISA_VERSION, TINY
+from weft.hw.register_windows import GROUP_MEMBERS, GROUP_WINDOW, NUMBER_BITS, WINDOW_BYTES
 from weft.hw.registers import MAGIC, Register, Status
+from weft.hw.relay_plan import RelayRegister, RelayStatus
+from weft.hw.system_config import SystemConfig
 from weft.runtime.errors import DeviceError
 
 CASE_SECONDS = 20.0
@@ -51,8 +55,14 @@ ODD = (
 )  # fmt: skip
 
 LOAD: Header = {
-    "do": "load", "bit": "0" * 64, "hwh": "0" * 64, "ip": None, "clock_mhz": None, "hash": f"{TINY.hash64:016x}",
-    "version": ISA_VERSION, "address_bits": 32, "bus_bytes": 8, "instruction_bytes": 16,
+    "do": "load", "bit": "0" * 64, "hwh": "0" * 64, "ip": None, "clock_mhz": None, **load_fields(TINY),
+}  # fmt: skip
+
+PAIR = SystemConfig(cores=(TINY, TINY))
+
+TOGETHER: Header = {
+    "window": 1, "programs": [{"start": 0, "size": SMALL, "offset": 0, "count": 4}, None], "shared": [0, 0],
+    "seconds": 1.0, "watchdog": 9, "wait": "poll",
 }  # fmt: skip
 
 PLAN = plan_text(Plan((16, 32), (0,), (1,), (CoreStep(0, 4, ((0, 64),), ((1, 128),)),)))
@@ -72,6 +82,9 @@ REQUESTS: tuple[tuple[Header, int | bytes], ...] = (
     ({"do": "write", "window": 1, "offset": SMALL - 100}, 100),
     ({"do": "read", "window": 1, "offset": 0, "size": SMALL}, 0),
     ({"do": "run", "window": 1, "offset": 0, "count": 4, "seconds": 1.0, "watchdog": 9, "wait": "poll"}, 0),
+    ({**LOAD, **load_fields(PAIR)}, 0),
+    ({"do": "together", **TOGETHER}, 0),
+    ({"do": "relay", **TOGETHER, "runs": 2}, 64),
     *PLAN_REQUESTS,
     ({"do": "file", "name": "code", "offset": 0, "size": 64}, 64),
     ({"do": "library", "digest": hashlib.sha256(b"").hexdigest()}, 0),
@@ -83,6 +96,9 @@ REQUESTS: tuple[tuple[Header, int | bytes], ...] = (
     ({"do": "free", "window": 1}, 0),
     ({"do": "close"}, 0),
 )
+
+SYSTEM = next(place for place, (header, _) in enumerate(REQUESTS) if header.get("system"))
+"""Loads a system of two cores."""
 """Questions, with the bytes of their payload; some of them wrong already."""
 
 HELLO: Header = {
@@ -199,13 +215,19 @@ CORE_REGISTERS = {
 
 
 class DoneBlock:
-    """Registers of a core that ends every program at once."""
+    """Registers of a core, or of ``cores`` of a system, that end every program at once."""
+
+    def __init__(self, cores: int = 0) -> None:
+        self.size = WINDOW_BYTES << NUMBER_BITS if cores else WINDOW_BYTES
+        self.own = {GROUP_MEMBERS: (1 << cores) - 1, int(RelayRegister.RELAY_STATUS): int(RelayStatus.HALTED)}
 
     def read(self, address: int) -> int:
-        return int(CORE_REGISTERS.get(address, 0))  # type: ignore[call-overload]
+        if address >= GROUP_WINDOW:
+            return self.own.get(address, 0)
+        return int(CORE_REGISTERS.get(address % WINDOW_BYTES, 0))  # type: ignore[call-overload]
 
     def write(self, address: int, value: int) -> None:
-        if address % 4 or not 0 <= address < 4096 or not 0 <= value < 1 << 32:
+        if address % 4 or not 0 <= address < self.size or not 0 <= value < 1 << 32:
             raise AssertionError(f"register {address:#x} := {value:#x}")
 
 
@@ -229,9 +251,12 @@ class GuardedServer(Server):
     def _load(self, **fields: Any) -> Header:
         if self._windows:
             raise LinkError("range", "windows are in use")
-        sizes = (fields[name] for name in ("version", "address_bits", "bus_bytes", "instruction_bytes"))
-        core = Core(int(fields["hash"], 16), *sizes)
-        self._driver = Driver(core_constants(), core, DoneBlock(), self._guarded)
+        cores = [Core(**{**core, "hash": int(core["hash"], 16)}, version=fields["version"]) for core in fields["cores"]]
+        self._driver = self._system_driver = None
+        if fields["system"]:
+            self._system_driver = SystemDriver(core_constants(), cores, DoneBlock(len(cores)), self._guarded)
+        else:
+            self._driver = Driver(core_constants(), cores[0], DoneBlock(), self._guarded)
         return {"address": 0, "clock_mhz": None, "device": ""}
 
     def _guarded(self, size: int) -> GuardedBuffer:
@@ -250,7 +275,9 @@ class GuardedServer(Server):
 def board_case(chance: random.Random, folder: Path, tally: Tally) -> None:
     """A few good frames, then damaged ones, then the end of the stream."""
     script = [frame(chance, *REQUESTS[place]) for place in (0, 2, 3)[: chance.choice((0, 1, 2, 3, 3, 3, 3))]]
-    if len(script) == 3 and chance.random() < 0.5:
+    if len(script) == 3 and chance.random() < 0.3:
+        script = [frame(chance, *REQUESTS[place]) for place in (0, SYSTEM, 3)]
+    elif len(script) == 3 and chance.random() < 0.5:
         script += [frame(chance, *each) for each in PLAN_REQUESTS]
     for _ in range(chance.randint(1, 6)):
         script.append(damaged_frame(chance, *chance.choice(REQUESTS)))

@@ -30,6 +30,9 @@ ORDER = [
 ]
 """The first call of each must come after the last of the one before."""
 
+OURS = ("weft:hw:weft_core", "weft:hw:weft_system")
+"""Types of cells that hold a core, or a system of cores."""
+
 
 def mistakes(record: Record) -> list[str]:
     """All that is wrong with a script that ran to its end."""
@@ -107,8 +110,8 @@ def _buses_that_are_on(record: Record) -> set[str]:
     found = set()
     for name, kind in cells(record).items():
         settings = _settings(record, name)
-        if kind == "weft:hw:weft_core":
-            found |= {f"{name}/s_axil", f"{name}/m_axi"}
+        if kind in OURS:
+            found |= {f"{name}/{bus}" for bus in TYPES[kind].buses}
         elif kind.endswith("axi_intc"):
             found.add(f"{name}/s_axi")
         elif kind.endswith("smartconnect"):
@@ -166,9 +169,10 @@ def _addresses(record: Record) -> Iterator[str]:
                 yield f"{call[-1]}: {base:#x} overlaps {other:#x} in {space}"
         ranges[space].append((base, base + size))
     yield from (f"{name} is assigned {count} times" for name, count in segments.items() if count > 1)
-    yield from (f"no addresses in {space}" for space in ("ps/Data", "weft_core/m_axi") if space not in ranges)
+    ours = [f"{cell}/{space}" for cell, kind in cells(record).items() if kind in OURS for space in TYPES[kind].spaces]
+    yield from (f"no addresses in {space}" for space in ("ps/Data", *ours) if space not in ranges)
     for cell, kind in cells(record).items():
-        if kind in ("weft:hw:weft_core", "xilinx.com:ip:axi_intc"):
+        if kind in (*OURS, "xilinx.com:ip:axi_intc"):
             (segment,) = TYPES[kind].segments
             if f"{cell}/{segment}" not in segments:
                 yield f"{cell}/{segment} has no address"

@@ -78,7 +78,7 @@ def test_a_lost_link_and_a_fault_end_in_an_error_and_the_next_batch_is_right(
     board = make_board()
     module = weft.load(digits, whole_device(board, watchdog=5000))
     expected = weft.load(digits, "fsim").run(image)["logits"]
-    os.killpg(module.device._link._far._process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+    os.killpg(module.device._memory._link._far._process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
     with pytest.raises(BoardLinkError, match="closed the link"):
         module.run(image)
     np.testing.assert_array_equal(module.run(image)["logits"], expected)

@@ -19,7 +19,11 @@ from weft.boards.errors import BuildError
 from weft.boards.fit import fit
 from weft.boards.ip_core import MODULE, module_verilog
 from weft.hw.config import TINY, CoreConfig
-from weft.hw.verilog import emit_verilog
+from weft.hw.register_windows import WINDOW_BYTES
+from weft.hw.registers import Register
+from weft.hw.system import System
+from weft.hw.system_config import SystemConfig
+from weft.hw.verilog import SYSTEM_TOP, emit_component, emit_verilog
 
 CORE = "module weft_core(); endmodule\n"
 """Stands for the core's Verilog where its content does not matter: writing it takes a minute."""
@@ -87,6 +91,36 @@ def test_the_module_around_the_core_suits_it(core_verilog: str, tmp_path: Path) 
     said = hierarchy(core_verilog, module_verilog(TINY), tmp_path)
     assert "Found and reported 0 problems" in said
     assert "Resizing" not in said
+
+
+@pytest.mark.parametrize("relay", [False, True])
+def test_the_module_around_a_system_suits_it(relay: bool, tmp_path: Path) -> None:
+    system = SystemConfig(name="two", cores=(TINY, TINY), relay=relay)
+    verilog = emit_component(System(system, ["one", "other"]), SYSTEM_TOP)
+    said = hierarchy(verilog, module_verilog(system), tmp_path)
+    assert "Found and reported 0 problems" in said
+    assert "Resizing" not in said
+    other = SystemConfig(cores=(TINY,) * 5, relay=relay)  # more interrupts, and wider IDs
+    assert "Resizing" in hierarchy(verilog, module_verilog(other), tmp_path)
+
+
+def test_the_files_of_a_system() -> None:
+    system = SystemConfig(name="two", cores=(TINY, TINY), relay=True)
+    design = make_design(find_board("pynq-z2"), system)
+    files = design_files(design, verilog=CORE)
+    assert SystemConfig.from_json(files["system.json"]) == system
+    assert "core.json" not in files
+    manifest = json.loads(files["overlay/weft.json"])
+    assert SystemConfig.from_json(json.dumps(manifest["system"])) == system
+    assert (manifest["cell"], manifest["registers"]["CORE_1_CONTROL"]) == (
+        "weft_system",
+        WINDOW_BYTES + Register.CONTROL,
+    )
+    assert manifest["synthesis"]["LUT"] > 2 * (fit(design.board, TINY).needs or {})["LUT"]
+    assert "core 1         1 x 4 x 4" in files["README.txt"]
+    assert "overlay.weft_system.read(0)" in files["README.txt"]
+    wires = (system, replace(system, relay=False), replace(system, shared_reads=True), replace(system, name="x"))
+    assert len({make_design(find_board("pynq-z2"), each).digits for each in wires}) == 3  # a name is no wire
 
 
 def test_a_module_around_another_core_is_noticed(core_verilog: str, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from weft.boards.design import fitted_core, make_design
 from weft.boards.errors import BoardError
 from weft.boards.ranges import Range
 from weft.hw.config import PYNQ, WIDE, CoreConfig
+from weft.hw.system_config import SystemConfig
 
 BOARDS = sorted(all_boards())
 
@@ -62,9 +63,17 @@ def test_every_choice_changes_the_hash(name: str) -> None:
         ("zcu104", replace(PYNQ, bus_bits=512), "at most 128; hint: a core with bus_bits=64 or bus_bits=128"),
         ("kv260", PYNQ, "memory of kv260 ends at 0x87fffffff.*hint: a core with address_bits=40"),
         ("kv260", replace(PYNQ, address_bits=35), "35 address bits, but memory"),
+        (
+            "pynq-z2",
+            SystemConfig(name="apart", cores=(PYNQ, PYNQ), ports=(0, 1)),
+            "system 'apart' has 2 memory ports, but a design has one: S_AXI_HP0; hint: leave out ports",
+        ),
+        ("pynq-z2", SystemConfig(cores=(WIDE, WIDE)), "'wide' has a bus of 128 bits"),
     ],
 )
-def test_a_core_that_does_not_suit_a_board_is_refused(board: str, core: CoreConfig, message: str) -> None:
+def test_a_core_that_does_not_suit_a_board_is_refused(
+    board: str, core: CoreConfig | SystemConfig, message: str
+) -> None:
     with pytest.raises(BoardError, match=message):
         make_design(find_board(board), core)
 

@@ -10,10 +10,22 @@ import pytest
 from weft.boards.board import all_boards, find_board
 from weft.boards.design import fitted_core, make_design
 from weft.boards.errors import BoardError
-from weft.boards.fit import MEASURED, find_measurement, fit, measured_cores, measurement_text, measurements
-from weft.hw.config import PYNQ, WIDE, CoreConfig
+from weft.boards.fit import (
+    ARBITER,
+    MEASURED,
+    RELAY,
+    SHARING_ARBITER,
+    find_measurement,
+    fit,
+    measured_cores,
+    measurement_text,
+    measurements,
+)
+from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
+from weft.hw.system_config import SystemConfig
 
 PAGE = Path(__file__).parents[2] / "docs" / "synthesis.md"
+SYSTEMS = PAGE.with_name("systems.md")
 
 
 def test_the_figures_are_those_of_the_manual() -> None:
@@ -79,3 +91,36 @@ def test_a_core_that_nobody_measured_is_not_judged() -> None:
     assert not found.measured
     assert not found.shortages
     assert not found.shares
+
+
+def test_the_figures_of_what_is_between_cores_are_those_of_the_manual() -> None:
+    rows = re.findall(r"^\| (\d) \| (\d+) \| (\d+) \| (\d+) \| ?(\d*)", SYSTEMS.read_text(), re.M)
+    found = {(int(cores), bool(last)): tuple(map(int, figures)) for cores, *figures, last in rows}
+    for cores in (2, 4):
+        plain, sharing, relay = ARBITER[cores], SHARING_ARBITER[cores], RELAY[cores]
+        assert found[cores, True][:3] == (plain["LUT"], plain["FF"], sharing["LUT"])
+        assert found[cores, False] == (relay["LUT"], relay["FF"], relay["BRAM36"])
+
+
+def test_a_system_takes_what_its_cores_and_what_is_between_them_do() -> None:
+    alone = find_measurement(TINY)
+    assert alone is not None
+    for system, more in (
+        (SystemConfig(cores=(TINY, TINY)), ARBITER[2]["LUT"]),
+        (SystemConfig(cores=(TINY, TINY), ports=(0, 1)), 0),
+        (SystemConfig(cores=(TINY, TINY), shared_reads=True), SHARING_ARBITER[2]["LUT"]),
+        (SystemConfig(cores=(TINY, TINY), relay=True), ARBITER[2]["LUT"] + RELAY[2]["LUT"]),
+    ):
+        needs = fit(find_board("pynq-z2"), system).needs
+        assert needs is not None
+        assert needs["LUT"] == 2 * alone[0].figures["LUT"] + more
+    eight, four = (fit(find_board("zcu104"), SystemConfig(cores=(TINY,) * count)).needs for count in (8, 4))
+    assert eight is not None
+    assert four is not None
+    assert eight["FF"] == 2 * four["FF"]
+    fit(find_board("pynq-z2"), SystemConfig(cores=(TINY, TINY))).require()
+    with pytest.raises(BoardError, match=r"system 'two' does not fit pynq-z2: .*LUT"):
+        fit(find_board("pynq-z2"), SystemConfig(name="two", cores=(PYNQ, PYNQ))).require()
+    fit(find_board("zcu104"), SystemConfig(cores=(PYNQ, PYNQ))).require()
+    unknown = replace(TINY, block_in=2, block_out=2)
+    assert fit(find_board("pynq-z2"), SystemConfig(cores=(TINY, unknown))).needs is None

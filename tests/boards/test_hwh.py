@@ -8,24 +8,30 @@ from typing import Any
 
 import pytest
 from weft.boards.board import all_boards, find_board
-from weft.boards.design import CORE_CELL, CORE_VLNV, Design, make_design
+from weft.boards.design import CORE_CELL, CORE_VLNV, SYSTEM_CELL, SYSTEM_VLNV, Design, make_design
 from weft.boards.hwh import hwh_text
+from weft.hw.config import TINY
 from weft.hw.cycle_class import CycleClass
 from weft.hw.isa import Engine
+from weft.hw.register_windows import GROUP_MEMBERS, SHARED_STOP, WINDOW_BYTES
 from weft.hw.registers import Register, Status, class_counter
+from weft.hw.relay_plan import RelayRegister
+from weft.hw.system_config import SystemConfig
 
 from .pynq_metadata import parse
 
 BOARDS = sorted(all_boards())
+SYSTEM = SystemConfig(name="two", cores=(TINY, TINY), shared_reads=True, relay=True)
 
 
 @pytest.fixture(scope="module")
 def parsed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
     """What the parser makes of each board's file, by the board's name."""
     folder = tmp_path_factory.mktemp("hwh")
-    paths = {name: folder / f"{name}.hwh" for name in BOARDS}
+    paths = {name: folder / f"{name}.hwh" for name in (*BOARDS, SYSTEM.name)}
     for name, path in paths.items():
-        path.write_text(hwh_text(make_design(find_board(name))))
+        design = make_design(find_board("pynq-z2"), SYSTEM) if name == SYSTEM.name else design_of(name)
+        path.write_text(hwh_text(design))
     found = parse(list(paths.values()))
     return {name: found[str(path)] for name, path in paths.items()}
 
@@ -40,6 +46,19 @@ def test_the_core_is_where_the_design_puts_it(name: str, parsed: Mapping[str, An
     assert (core["type"], core["phys_addr"], core["addr_range"]) == (
         CORE_VLNV, design.control.base, design.control.bytes,
     )  # fmt: skip
+
+
+def test_a_system_is_where_the_design_puts_it_with_the_registers_of_all_cores(parsed: Mapping[str, Any]) -> None:
+    cell, design = parsed[SYSTEM.name]["ips"][SYSTEM_CELL], make_design(find_board("pynq-z2"), SYSTEM)
+    assert (cell["type"], cell["phys_addr"], cell["addr_range"]) == (SYSTEM_VLNV, design.control.base, 1 << 16)
+    found = {name: register["address_offset"] for name, register in cell["registers"].items()}
+    assert found["CORE_0_STATUS"] == Register.STATUS
+    assert found["CORE_1_STATUS"] == WINDOW_BYTES + Register.STATUS
+    assert found["GROUP_MEMBERS"] == GROUP_MEMBERS
+    assert found["SHARED_STOP"] == SHARED_STOP
+    assert found["WAITS_1"] == RelayRegister.WAITS + 4
+    assert "WAITS_2" not in found
+    assert len(set(found.values())) == len(found)
 
 
 @pytest.mark.parametrize("name", BOARDS)

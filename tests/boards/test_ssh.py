@@ -77,7 +77,7 @@ def test_a_link_that_is_cut_is_an_error_and_the_next_run_works(
     expected = weft.load(digits, "fsim").run(image)["logits"]
     module = weft.load(digits, device="pynq://z2")
     np.testing.assert_array_equal(module.run(image)["logits"], expected)
-    module.device._link._far._process.kill()  # type: ignore[attr-defined]
+    module.device._memory._link._far._process.kill()  # type: ignore[attr-defined]
     with pytest.raises(DeviceError, match="board 'z2': the other end closed the link"):
         module.run(image)
     np.testing.assert_array_equal(module.run(image)["logits"], expected)

@@ -10,6 +10,8 @@ from weft.boards.board import all_boards, find_board
 from weft.boards.design import Design, make_design
 from weft.boards.ip_core import package_tcl
 from weft.boards.vivado_tcl import build_tcl
+from weft.hw.config import TINY
+from weft.hw.system_config import SystemConfig
 
 from . import vivado_stub
 from .tcl_checks import cells, mistakes
@@ -26,6 +28,9 @@ def run(design: Design, script: str | None = None, package: str | None = None, *
 
 def design_of(name: str) -> Design:
     return make_design(find_board(name))
+
+
+SYSTEM = SystemConfig(name="two", cores=(TINY, TINY), relay=True)
 
 
 @pytest.mark.parametrize("name", BOARDS)
@@ -66,6 +71,17 @@ def test_the_registers_are_described_to_vivado() -> None:
     record = run(design_of("zcu104"))
     assert ["ipx::add_register", "STATUS", "reg0"] in record.calls
     assert ["set_property", "address_offset", "0x014", "STATUS"] in record.calls
+
+
+@pytest.mark.parametrize("name", ["pynq-z2", "ultra96-v2"])
+def test_the_script_of_a_system_is_sound(name: str) -> None:
+    record = run(make_design(find_board(name), SYSTEM))
+    assert mistakes(record) == []
+    assigned = {call[-1]: int(call[5], 16) for call in record.of("assign_bd_address")}
+    assert assigned["weft_system/s_axil/reg0"] == 1 << 16
+    assert ["set_property", "range", "65536", "reg0"] in record.calls
+    for register, offset in (("CORE_1_STATUS", "0x1014"), ("GROUP_MEMBERS", "0xfffc"), ("ENDED_1", "0xffc4")):
+        assert ["set_property", "address_offset", offset, register] in record.calls
 
 
 @pytest.mark.parametrize(

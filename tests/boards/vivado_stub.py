@@ -60,6 +60,13 @@ TYPES: dict[str, CellType] = {
         segments=("s_axil/reg0",),
         spaces=("m_axi",),
     ),
+    "weft:hw:weft_system": CellType(
+        buses={"s_axil": "aclk", "m0_axi": "aclk"},
+        inputs=("aclk", "aresetn"),
+        outputs=("interrupt",),
+        segments=("s_axil/reg0",),
+        spaces=("m0_axi",),
+    ),
     "xilinx.com:ip:proc_sys_reset": CellType(
         buses={},
         inputs=("slowest_sync_clk", "ext_reset_in"),

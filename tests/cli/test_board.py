@@ -50,11 +50,17 @@ def test_boards_as_json(tmp_path: Path) -> None:
         (["pynq-z2", "--config", "wide", "--force"], "has a bus of 128 bits"),
         (["pynq-z2", "--clock", "5000"], "a clock of 5000 MHz is not possible"),
         (["pynq-z2", "--vivado", "vivado-9999"], "there is no program 'vivado-9999'"),
+        (["pynq-z2", "--system", "pynqs.json"], "system 'pynqs' does not fit pynq-z2: it needs 75,742 LUT"),
+        (["zcu104", "--system", "apart.json"], "system 'apart' has 2 memory ports, but a design has one"),
+        (["pynq-z2", "--system", "pynqs.json", "--config", "tiny"], "--config: a system says which cores it has"),
+        (["ulx3s", "--system", "pynqs.json"], "--system: the design of ulx3s has one core"),
     ],
 )
 def test_what_cannot_be_built_is_refused_before_anything_is_written(
     words: list[str], message: str, tmp_path: Path
 ) -> None:
+    (tmp_path / "pynqs.json").write_text('{"name": "pynqs", "cores": ["pynq", "pynq"]}')
+    (tmp_path / "apart.json").write_text('{"name": "apart", "cores": ["tiny", "tiny"], "ports": [0, 1]}')
     result = weft("build", *words, "--output", "out", folder=tmp_path)
     assert result.returncode == 1
     assert message in result.stderr
@@ -67,3 +73,13 @@ def test_a_design_is_written(tmp_path: Path) -> None:
     assert "out/README.txt has the next steps" in result.stdout
     assert json.loads((tmp_path / "out" / "core.json").read_text())["name"] == "tiny"
     assert "module weft_core" in (tmp_path / "out" / "weft_core.v").read_text()
+
+
+@pytest.mark.long
+def test_a_design_of_a_system_is_written(tmp_path: Path) -> None:
+    (tmp_path / "two.json").write_text('{"name": "two", "cores": ["tiny", "tiny"], "relay": true}')
+    result = weft("build", "pynq-z2", "--system", "two.json", "--output", "out", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "two on TUL PYNQ-Z2" in result.stdout
+    assert json.loads((tmp_path / "out" / "system.json").read_text())["relay"] is True
+    assert "module weft_system" in (tmp_path / "out" / "weft_core.v").read_text()

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .design import CORE_CELL, CORE_VLNV, Design
+from .design import Design
 from .ranges import Range
 
 SYSTEM, INTERRUPTS, RESET = "ps", "interrupts", "reset"
@@ -25,8 +25,13 @@ CONTROL_SWITCH, MEMORY_SWITCH = "control_switch", "memory_switch"
 CLOCK, RESET_N, INTERRUPT = "aclk", "aresetn", "interrupt"
 """Ports of the core's cell besides its buses; the reset is low when active, as AXI wants it."""
 
-CONTROL_BUS, MEMORY_BUS = "s_axil", "m_axi"
-"""Buses of the core's cell."""
+CONTROL_BUS, MEMORY_BUS, SYSTEM_MEMORY_BUS = "s_axil", "m_axi", "m0_axi"
+"""Buses of the core's cell; the last one of a system's, whose ports have numbers."""
+
+
+def memory_bus(design: Design) -> str:
+    """The bus through which the cell reaches memory."""
+    return SYSTEM_MEMORY_BUS if design.cores else MEMORY_BUS
 
 
 @dataclass(frozen=True, order=True)
@@ -96,15 +101,15 @@ class BlockDesign:
 
 
 def block_design(design: Design) -> BlockDesign:
-    """The block design of a core on a board."""
+    """The block design of a core, or of a system of cores, on a board."""
     system, port = design.system, design.port
-    control, memory = Pin(SYSTEM, system.control), Pin(CORE_CELL, MEMORY_BUS)
-    core_registers, interrupt_registers = Pin(CORE_CELL, CONTROL_BUS), Pin(INTERRUPTS, "s_axi")
+    control, memory = Pin(SYSTEM, system.control), Pin(design.cell, memory_bus(design))
+    core_registers, interrupt_registers = Pin(design.cell, CONTROL_BUS), Pin(INTERRUPTS, "s_axi")
     memory_port = Pin(SYSTEM, port.name)
     return BlockDesign(
         cells=(
             Cell(SYSTEM, system.vlnv, _system_parameters(design)),
-            Cell(CORE_CELL, CORE_VLNV),
+            Cell(design.cell, design.vlnv),
             Cell(RESET, "xilinx.com:ip:proc_sys_reset:5.0"),
             # One output instead of a bus of them; level-sensitive, as the core's interrupt stays until it is cleared.
             Cell(INTERRUPTS, "xilinx.com:ip:axi_intc:4.1", {"C_IRQ_CONNECTION": "1"}),
@@ -125,7 +130,7 @@ def block_design(design: Design) -> BlockDesign:
                 (
                     Pin(SYSTEM, system.control_clock_pin),
                     Pin(SYSTEM, port.clock_pin),
-                    Pin(CORE_CELL, CLOCK),
+                    Pin(design.cell, CLOCK),
                     Pin(RESET, "slowest_sync_clk"),
                     Pin(INTERRUPTS, "s_axi_aclk"),
                     Pin(CONTROL_SWITCH, "aclk"),
@@ -137,13 +142,13 @@ def block_design(design: Design) -> BlockDesign:
                 "rst",
                 Pin(RESET, "peripheral_aresetn"),
                 (
-                    Pin(CORE_CELL, RESET_N),
+                    Pin(design.cell, RESET_N),
                     Pin(INTERRUPTS, "s_axi_aresetn"),
                     Pin(CONTROL_SWITCH, "aresetn"),
                     Pin(MEMORY_SWITCH, "aresetn"),
                 ),
             ),
-            Net("intr", Pin(CORE_CELL, INTERRUPT), (Pin(INTERRUPTS, "intr"),)),
+            Net("intr", Pin(design.cell, INTERRUPT), (Pin(INTERRUPTS, "intr"),)),
             Net("intr", Pin(INTERRUPTS, "irq"), (Pin(SYSTEM, system.interrupt_in),)),
         ),
         addresses=(

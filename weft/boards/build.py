@@ -16,7 +16,7 @@ from ..hw.verilog import emit_verilog
 from .design import NAME, Design
 from .errors import BuildError
 from .fit import fit
-from .hwh import registers
+from .hwh import registers_of
 from .ip_core import CORE_FILE, MODULE_FILE, module_verilog, package_tcl
 from .readme import readme
 from .vivado_tcl import BUILT, OVERLAY, PACKAGE_SCRIPT, SCRIPT, build_tcl
@@ -27,6 +27,9 @@ MANIFEST = f"{NAME}.json"
 CONFIG_FILE = "core.json"
 """The core's configuration: models for this overlay are compiled with ``--config core.json``."""
 
+SYSTEM_FILE = "system.json"
+"""The same of a system of cores: ``--system system.json``."""
+
 LOG = "vivado.log"
 
 
@@ -35,13 +38,16 @@ def design_files(design: Design, verilog: str | None = None) -> dict[str, str]:
 
     The multipliers are packed: two products share a DSP block.
     """
-    core = emit_verilog(design.core, Multipliers.PACKED) if verilog is None else verilog
+    core = emit_verilog(design.held, Multipliers.PACKED) if verilog is None else verilog
+    configuration = (
+        {CONFIG_FILE: design.core.to_json() + "\n"} if design.cores is None else {SYSTEM_FILE: design.cores.to_json()}
+    )
     files = {
         CORE_FILE: core,
-        MODULE_FILE: module_verilog(design.core),
+        MODULE_FILE: module_verilog(design.held),
         PACKAGE_SCRIPT: package_tcl(design),
         SCRIPT: build_tcl(design),
-        CONFIG_FILE: design.core.to_json() + "\n",
+        **configuration,
         "README.txt": readme(design),
     }
     return files | {f"{OVERLAY}/{MANIFEST}": json.dumps(manifest(design, files), indent=1) + "\n"}
@@ -49,13 +55,13 @@ def design_files(design: Design, verilog: str | None = None) -> dict[str, str]:
 
 def manifest(design: Design, files: dict[str, str]) -> dict[str, Any]:
     """What the overlay is: the design with its hash, the registers, and the digests of the files that made it."""
-    needs = fit(design.board, design.core).needs
+    needs = fit(design.board, design.held).needs
     return {
         "format": 1,
         "design": design.hash,
         **design.as_dict(),
         "synthesis": None if needs is None else dict(needs),
-        "registers": {name: address for name, address, _, _, _ in registers()},
+        "registers": {name: address for name, address, _, _, _ in registers_of(design)},
         "sources": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(files.items())},
     }
 

@@ -1,4 +1,7 @@
-"""A core on a board: names, addresses, clock and ports. Block design, Tcl, ``.hwh`` and manifest derive from it."""
+"""A core, or a system of cores, on a board: names, addresses, clock and ports.
+
+Block design, Tcl, ``.hwh`` and manifest derive from it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from typing import Any
 
 from ..hw.bus import PAGE_BYTES, REGISTER_ADDRESS_BITS
 from ..hw.config import CoreConfig
+from ..hw.register_windows import ADDRESS_BITS
+from ..hw.system_config import SystemConfig
 from .board import Board, Clock
 from .errors import BoardError
 from .processing_system import MemoryPort, ProcessingSystem
@@ -23,8 +28,13 @@ CORE_CELL = "weft_core"
 CORE_VLNV = "weft:hw:weft_core:1.0"
 """Type of the core's cell; a pynq driver names it in ``bindto``."""
 
+SYSTEM_CELL = "weft_system"
+SYSTEM_VLNV = "weft:hw:weft_system:1.0"
+"""The same of a system of cores: what drives one core finds no core there, and the other way round."""
+
 REGISTER_SPACE = 64 * 1024
-"""Addresses that each slave gets: more than its registers have (one page), and what Vivado aligns to."""
+"""Addresses that each slave gets: as many as a system's registers have, more than a core's, and what Vivado aligns
+to."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,8 @@ class Segment:
 class Design:
     """One core on one board, all choices made. :func:`make_design` makes and checks it.
 
-    ``control`` and ``interrupts`` are the bus addresses of the registers of the core and of the interrupt controller;
+    ``cores``: the system that takes the place of the one core, which is then its first. ``control`` and ``interrupts``
+    are the bus addresses of the registers of the core and of the interrupt controller;
     ``port`` is the port through which the core reads and writes ``memory``, set to ``port_bits`` of data.
     """
 
@@ -51,6 +62,27 @@ class Design:
     port: MemoryPort
     port_bits: int
     memory: tuple[Segment, ...]
+    cores: SystemConfig | None = None
+
+    @property
+    def held(self) -> CoreConfig | SystemConfig:
+        """What is in the logic."""
+        return self.cores or self.core
+
+    @property
+    def cell(self) -> str:
+        """Name of its cell in the block design."""
+        return SYSTEM_CELL if self.cores else CORE_CELL
+
+    @property
+    def vlnv(self) -> str:
+        """Type of that cell."""
+        return SYSTEM_VLNV if self.cores else CORE_VLNV
+
+    @property
+    def digits(self) -> str:
+        """16 hexadecimal digits that change with what is in the logic: of a core its hash."""
+        return f"{self.core.hash64:016x}" if self.cores is None else system_digits(self.cores)
 
     @property
     def system(self) -> ProcessingSystem:
@@ -67,13 +99,15 @@ class Design:
 
     def as_dict(self) -> dict[str, Any]:
         """The choices as plain values, for the manifest and the hash."""
+        system = {} if self.cores is None else {"system": json.loads(self.cores.to_json())}
         return {
             "board": self.board.name,
             "part": self.board.part,
             "core": json.loads(self.core.to_json()),
             "core_hash": f"{self.core.hash64:016x}",
-            "cell": CORE_CELL,
-            "vlnv": CORE_VLNV,
+            **system,
+            "cell": self.cell,
+            "vlnv": self.vlnv,
             "clock": asdict(self.clock) | {"mhz": round(self.clock.mhz, 6)},
             "control": asdict(self.control),
             "interrupts": asdict(self.interrupts),
@@ -88,15 +122,29 @@ class Design:
         return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
 
 
-def make_design(board: Board, core: CoreConfig | None = None, *, mhz: float | None = None) -> Design:
-    """The design of a core (default: the board's) with a clock of at most ``mhz`` (default: the board's).
+def system_digits(system: SystemConfig) -> str:
+    """16 hexadecimal digits of all that the RTL of a system follows from."""
+    hashes = [f"{core.hash64:016x}" for core in system.cores]
+    wires = [hashes, list(system.ports), system.shared_reads, system.relay]
+    return hashlib.sha256(json.dumps(wires).encode()).hexdigest()[:16]
+
+
+def make_design(board: Board, core: CoreConfig | SystemConfig | None = None, *, mhz: float | None = None) -> Design:
+    """The design of a core (default: the board's), or of a system of cores, with a clock of at most ``mhz`` (default:
+    the board's).
 
     :class:`BoardError` says why the board cannot hold it and what to change. Whether the part is large enough is
     another question: :mod:`.fit` answers it.
     """
-    core = board.default_core if core is None else core
+    cores = core if isinstance(core, SystemConfig) else None
+    core = board.default_core if core is None else core.cores[0] if isinstance(core, SystemConfig) else core
     system, port = board.system, board.port
     _check_bus(board, core, port)
+    if cores is not None and cores.port_count > 1:
+        raise BoardError(
+            f"system {cores.name!r} has {cores.port_count} memory ports, but a design has one: {port.name}",
+            at="ports", hint="leave out ports: then all cores share one",
+        )  # fmt: skip
     design = Design(
         board=board,
         core=core,
@@ -106,6 +154,7 @@ def make_design(board: Board, core: CoreConfig | None = None, *, mhz: float | No
         port=port,
         port_bits=core.bus_bits,
         memory=tuple(Segment(name, window) for name, window in zip(port.segments, board.ddr.windows, strict=False)),
+        cores=cores,
     )
     _check_addresses(design)
     return design
@@ -136,7 +185,7 @@ def _check_bus(board: Board, core: CoreConfig, port: MemoryPort) -> None:
 
 def _check_addresses(design: Design) -> None:
     """What would be a mistake in this package rather than the user's."""
-    assert REGISTER_SPACE >= 1 << REGISTER_ADDRESS_BITS >= PAGE_BYTES
+    assert REGISTER_SPACE >= 1 << ADDRESS_BITS >= 1 << REGISTER_ADDRESS_BITS >= PAGE_BYTES
     for registers in (design.control, design.interrupts):
         assert registers.base % registers.bytes == 0
         assert design.system.window.holds(registers)

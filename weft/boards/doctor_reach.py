@@ -14,6 +14,7 @@ from typing import Any
 from ..hw.config import ISA_VERSION
 from ..runtime.errors import DeviceError
 from ..shown import one_line
+from .device import load_fields
 from .finding import Check, FindingError
 from .hosts import Host
 from .patient import Patient
@@ -164,9 +165,7 @@ def _overlay(patient: Patient) -> tuple[str, dict[str, Any]]:
     try:
         patient.loaded = patient.ask(
             "load", LOAD_SECONDS,
-            bit=bit, hwh=hwh, ip=host.ip, clock_mhz=host.clock_mhz, hash=f"{config.hash64:016x}",
-            version=ISA_VERSION, address_bits=config.address_bits, bus_bytes=config.bus_bytes,
-            instruction_bytes=config.instruction_bytes,
+            bit=bit, hwh=hwh, ip=host.ip, clock_mhz=host.clock_mhz, **load_fields(config),
         )  # fmt: skip
     except BoardLinkError as error:
         if error.kind == "identity":

@@ -14,9 +14,11 @@ from xml.etree.ElementTree import Element, SubElement
 from ..hw.bus import PAGE_BYTES
 from ..hw.cycle_class import CycleClass
 from ..hw.isa import Engine
+from ..hw.register_windows import GROUP_MEMBERS, GROUP_WINDOW, SHARED_START, SHARED_STOP, WINDOW_BYTES
 from ..hw.registers import Control, Kind, Register, Status, class_counter
+from ..hw.relay_plan import RelayControl, RelayRegister, RelayStatus
 from .block_design import CONTROL_BUS, INTERRUPTS, SYSTEM, Assigned, BlockDesign, Cell, block_design
-from .design import CORE_CELL, NAME, Design
+from .design import NAME, REGISTER_SPACE, Design
 
 AXI = "xilinx.com:interface:aximm:1.0"
 
@@ -45,7 +47,7 @@ def _add_module(modules: Element, cell: Cell, blocks: BlockDesign, design: Desig
         FULLNAME=f"/{cell.name}", HWVERSION=version, INSTANCE=cell.name,
         MODTYPE=design.system.modtype if cell.name == SYSTEM else kind, VLNV=cell.vlnv,
     )  # fmt: skip
-    if cell.name == CORE_CELL:
+    if cell.name == design.cell:
         _add_registers(module, design)
     parameters = SubElement(module, "PARAMETERS")
     for name, value in _parameters(cell, design).items():
@@ -58,7 +60,7 @@ def _add_module(modules: Element, cell: Cell, blocks: BlockDesign, design: Desig
 def _parameters(cell: Cell, design: Design) -> dict[str, str]:
     """A cell's parameters; the processing system's with all four clocks, of which the first one runs."""
     parameters = dict(cell.parameters)
-    for slave, addresses in {CORE_CELL: design.control, INTERRUPTS: design.interrupts}.items():
+    for slave, addresses in {design.cell: design.control, INTERRUPTS: design.interrupts}.items():
         if cell.name == slave:
             parameters |= {"C_BASEADDR": f"{addresses.base:#010x}", "C_HIGHADDR": f"{addresses.last:#010x}"}
     if cell.name == SYSTEM:
@@ -114,8 +116,42 @@ def _memory_range(assigned: Assigned) -> dict[str, str]:
     }
 
 
-def registers() -> Iterator[tuple[str, int, str, str, type[IntFlag] | None]]:
-    """Every register of a core: name, byte address, access, meaning, and its bits where they have names."""
+Described = tuple[str, int, str, str, "type[IntFlag] | None"]
+"""A register: name, byte address, access, meaning, and its bits where they have names."""
+
+
+def registers_of(design: Design) -> Iterator[Described]:
+    """Every register of what is in the logic. Of a system those of core 1 begin with ``CORE_1_``."""
+    if design.cores is None:
+        yield from registers()
+        return
+    for core in range(len(design.cores.cores)):
+        for name, address, access, meaning, bits in registers():
+            yield f"CORE_{core}_{name}", core * WINDOW_BYTES + address, access, meaning, bits
+    control = GROUP_WINDOW + Register.CONTROL
+    yield "GROUP_CONTROL", control, _ACCESS[Register.CONTROL.kind.access], "CONTROL of all cores of the group", Control
+    yield "GROUP_MEMBERS", GROUP_MEMBERS, "read-write", "a bit for each core of the group", None
+    if design.cores.shared_reads:
+        yield "SHARED_START", SHARED_START, "read-write", "first page whose reads of weights cores share", None
+        yield "SHARED_STOP", SHARED_STOP, "read-write", "first page behind them", None
+    if design.cores.relay:
+        yield from _relay_registers(len(design.cores.cores))
+
+
+def _relay_registers(cores: int) -> Iterator[Described]:
+    fields: dict[RelayRegister, type[IntFlag]] = {
+        RelayRegister.RELAY_CONTROL: RelayControl,
+        RelayRegister.RELAY_STATUS: RelayStatus,
+    }
+    for register in RelayRegister:
+        meaning = register.meaning or f"upper half of {register.name.removesuffix('_HI')}_LO"
+        for core in range(cores if register.of_cores else 1):
+            name = f"{register.name}_{core}" if register.of_cores else register.name
+            yield name, register + 4 * core, _ACCESS[register.kind.access], meaning, fields.get(register)
+
+
+def registers() -> Iterator[Described]:
+    """Every register of a core."""
     for register in Register:
         meaning = register.meaning or f"upper half of {register.name.removesuffix('_HI')}_LO"
         yield register.name, int(register), _ACCESS[register.kind.access], meaning, _FIELDS.get(register)
@@ -128,14 +164,19 @@ def registers() -> Iterator[tuple[str, int, str, str, type[IntFlag] | None]]:
             yield f"{name}_HI", address + 4, _ACCESS[Kind.COUNTER.access], f"upper half of {name}_LO", None
 
 
+def register_bytes(design: Design) -> int:
+    """Addresses of all registers of what is in the logic."""
+    return REGISTER_SPACE if design.cores else PAGE_BYTES
+
+
 def _add_registers(module: Element, design: Design) -> None:
     blocks = SubElement(module, "ADDRESSBLOCKS")
     block = SubElement(
         blocks, "ADDRESSBLOCK",
-        ACCESS="read-write", INTERFACE=CONTROL_BUS, NAME="reg0", RANGE=str(PAGE_BYTES), USAGE="register",
+        ACCESS="read-write", INTERFACE=CONTROL_BUS, NAME="reg0", RANGE=str(register_bytes(design)), USAGE="register",
     )  # fmt: skip
     table = SubElement(block, "REGISTERS")
-    for name, address, access, meaning, bits in registers():
+    for name, address, access, meaning, bits in registers_of(design):
         entry = SubElement(table, "REGISTER", NAME=name)
         _add_properties(
             entry, DESCRIPTION=meaning, ADDRESS_OFFSET=hex(address), SIZE="32", ACCESS=access, IS_ENABLED="true"

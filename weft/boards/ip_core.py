@@ -1,4 +1,7 @@
-"""The core as a cell of a block design: a Verilog module with AXI's attributes, and a Tcl that packages it."""
+"""The core, or a system of cores, as a cell of a block design.
+
+A Verilog module with AXI's attributes, and a Tcl that packages it.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,14 @@ from amaranth.hdl import Shape
 from amaranth.lib.wiring import In, Signature
 
 from ..hw.axi import MasterSignature, RegisterSlaveSignature
-from ..hw.bus import PAGE_BYTES
+from ..hw.bus import port_id_bits
 from ..hw.config import CoreConfig
-from ..hw.verilog import TOP
-from .block_design import CLOCK, CONTROL_BUS, INTERRUPT, MEMORY_BUS, RESET_N
-from .design import CORE_VLNV, Design
-from .hwh import registers
+from ..hw.register_windows import ADDRESS_BITS
+from ..hw.system_config import SystemConfig
+from ..hw.verilog import TOP, top_of
+from .block_design import CLOCK, CONTROL_BUS, INTERRUPT, MEMORY_BUS, RESET_N, SYSTEM_MEMORY_BUS, memory_bus
+from .design import Design
+from .hwh import register_bytes, registers_of
 
 MODULE = "weft_core_ip"
 """Name of the module; it holds the module that :func:`~weft.hw.verilog.emit_verilog` writes."""
@@ -24,25 +29,36 @@ IP_FOLDER = "ip"
 """Where Vivado puts the packaged core, beside the scripts."""
 
 
-def module_verilog(core: CoreConfig) -> str:
-    """Verilog around a core: AXI's names, attributes that Vivado infers interfaces from, and AXI's reset.
+def module_verilog(held: CoreConfig | SystemConfig) -> str:
+    """Verilog around a core or a system: AXI's names, attributes that Vivado infers interfaces from, and AXI's reset.
 
-    The core's reset is active when high, AXI's when low. The core's trace stays open.
+    The core's reset is active when high, AXI's when low. The core's trace stays open. The interrupts of a system are
+    one: it is high while any of them is.
     """
-    buses: dict[str, Signature] = {CONTROL_BUS: RegisterSlaveSignature(), MEMORY_BUS: MasterSignature(core)}
-    clocked = f"ASSOCIATED_BUSIF {CONTROL_BUS}:{MEMORY_BUS}, ASSOCIATED_RESET {RESET_N}"
+    buses: dict[str, Signature]
+    if isinstance(held, CoreConfig):
+        core, memory, pin = held, MEMORY_BUS, "interrupt"
+        buses = {CONTROL_BUS: RegisterSlaveSignature(), memory: MasterSignature(core)}
+        before, interrupt = "", INTERRUPT
+    else:
+        core, memory, pin = held.cores[0], SYSTEM_MEMORY_BUS, "interrupts"
+        master = MasterSignature(core, port_id_bits(len(held.cores)))
+        buses = {CONTROL_BUS: RegisterSlaveSignature(ADDRESS_BITS), memory: master}
+        last = len(held.cores) + held.relay - 1
+        before, interrupt = f"  wire [{last}:0] interrupts;\n  assign {INTERRUPT} = |interrupts;\n", "interrupts"
+    clocked = f"ASSOCIATED_BUSIF {CONTROL_BUS}:{memory}, ASSOCIATED_RESET {RESET_N}"
     ports = [
         _wire("input", CLOCK, "clock:1.0", "CLK", clocked),
         _wire("input", RESET_N, "reset:1.0", "RST", "POLARITY ACTIVE_LOW"),
         _wire("output", INTERRUPT, "interrupt:1.0", "INTERRUPT", "SENSITIVITY LEVEL_HIGH"),
     ]
-    connections = [f".clk({CLOCK})", f".rst(~{RESET_N})", f".interrupt({INTERRUPT})"]
+    connections = [f".clk({CLOCK})", f".rst(~{RESET_N})", f".{pin}({interrupt})"]
     for bus, signature in buses.items():
-        ports += _bus_ports(bus, signature, _bus_parameters(bus, core))
+        ports += _bus_ports(bus, signature, _bus_parameters(bus, held))
         connections += [f".{bus}_{name}({bus}_{name})" for name in signature.members]
     text = ",\n".join(ports)
     wires = ",\n    ".join(connections)
-    return f"module {MODULE} (\n{text}\n);\n  {TOP} core (\n    {wires}\n  );\nendmodule\n"
+    return f"module {MODULE} (\n{text}\n);\n{before}  {top_of(held)} core (\n    {wires}\n  );\nendmodule\n"
 
 
 def _wire(direction: str, name: str, kind: str, logical: str, parameter: str) -> str:
@@ -50,13 +66,15 @@ def _wire(direction: str, name: str, kind: str, logical: str, parameter: str) ->
     return f'  (* {info}, X_INTERFACE_PARAMETER = "{parameter}" *)\n  {direction} wire {name}'
 
 
-def _bus_parameters(bus: str, core: CoreConfig) -> str:
+def _bus_parameters(bus: str, held: CoreConfig | SystemConfig) -> str:
     """What Vivado cannot see from a bus's signals; the converters are made after it."""
     if bus == CONTROL_BUS:
         return "PROTOCOL AXI4LITE"
+    cores = (held,) if isinstance(held, CoreConfig) else held.cores
+    reads, writes = (sum(getattr(core, f"{kind}_outstanding") for core in cores) for kind in ("read", "write"))
     return (
-        f"PROTOCOL AXI4, NUM_READ_OUTSTANDING {core.read_outstanding}, NUM_WRITE_OUTSTANDING {core.write_outstanding}, "
-        f"MAX_BURST_LENGTH {int(getattr(core, 'burst_beats', 64))}, SUPPORTS_NARROW_BURST 0"
+        f"PROTOCOL AXI4, NUM_READ_OUTSTANDING {reads}, NUM_WRITE_OUTSTANDING {writes}, "
+        f"MAX_BURST_LENGTH {max(core.burst_beats for core in cores)}, SUPPORTS_NARROW_BURST 0"
     )
 
 
@@ -74,8 +92,10 @@ def _bus_ports(bus: str, signature: Signature, parameters: str) -> Iterator[str]
 
 def package_tcl(design: Design) -> str:
     """Tcl that makes an IP of the two Verilog files in :data:`IP_FOLDER`, with the core's registers described."""
-    vendor, library, name, version = CORE_VLNV.split(":")
-    rows = "\n".join(f"  {register} 0x{address:03x} {access}" for register, address, access, _, _ in registers())
+    vendor, library, name, version = design.vlnv.split(":")
+    rows = "\n".join(
+        f"  {register} 0x{address:03x} {access}" for register, address, access, _, _ in registers_of(design)
+    )
     return f"""\
 # Packages the core as an IP of this folder. build.tcl runs it.
 
@@ -87,10 +107,10 @@ ipx::package_project -force -import_files -root_dir {IP_FOLDER} -vendor {vendor}
 set core [ipx::current_core]
 set_property name {name} $core
 set_property version {version} $core
-set_property display_name {{weft core {design.core.hash64:016x}}} $core
+set_property display_name {{weft {"system" if design.cores else "core"} {design.digits}}} $core
 
 # The buses come from the attributes in {MODULE_FILE}: stop if Vivado has not seen them.
-foreach bus {{{CONTROL_BUS} {MEMORY_BUS}}} {{
+foreach bus {{{CONTROL_BUS} {memory_bus(design)}}} {{
   one "bus $bus" [ipx::get_bus_interfaces -quiet $bus -of_objects $core]
   ipx::associate_bus_interfaces -busif $bus -clock {CLOCK} $core
 }}
@@ -104,7 +124,7 @@ if {{$map eq ""}} {{
 set block [ipx::get_address_blocks -quiet reg0 -of_objects $map]
 if {{$block eq ""}} {{ set block [ipx::add_address_block reg0 $map] }}
 set_property usage register $block
-set_property range {PAGE_BYTES} $block
+set_property range {register_bytes(design)} $block
 set_property width 32 $block
 foreach {{register offset access}} {{
 {rows}

@@ -8,12 +8,18 @@ from .vivado_tcl import OVERLAY, REPORTS, SCRIPT
 
 def readme(design: Design) -> str:
     """Steps from this folder to a running board, with this design's numbers in them."""
-    board, core = design.board, design.core
+    board, name = design.board, design.held.name
+    cores = (design.core,) if design.cores is None else design.cores.cores
+    held = "\n".join(
+        f"{'core' if design.cores is None else f'core {number}':15}{core.batch} x {core.block_in} x {core.block_out}, "
+        f"configuration {core.hash64:016x}"
+        for number, core in enumerate(cores)
+    )
     return f"""\
-{core.name} on {board.title}
-{"=" * len(f"{core.name} on {board.title}")}
+{name} on {board.title}
+{"=" * len(f"{name} on {board.title}")}
 
-core           {core.batch} x {core.block_in} x {core.block_out}, configuration {core.hash64:016x}
+{held}
 design         {design.hash}
 part           {board.part}
 clock          {design.clock.mhz:.3f} MHz ({design.clock.asked_mhz:g} asked)
@@ -40,7 +46,7 @@ No board and no Vivado has run this yet: it was made from data and checked witho
 
        from pynq import Overlay
        overlay = Overlay("{NAME}.bit")
-       print(hex(overlay.weft_core.read(0)))
+       print(hex(overlay.{design.cell}.read(0)))
 
    Expected: 0x54464557, the letters WEFT. A board that hangs here has another address in its .hwh, or no clock.
 """

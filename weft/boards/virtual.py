@@ -1,4 +1,5 @@
-"""A board that is not there: ``pynq`` sees a device whose registers and memory are the core's RTL in Verilator.
+"""A board that is not there: ``pynq`` sees a device whose registers and memory are the RTL of a core, or of a
+system of cores, in Verilator.
 
     python virtual.py SPEC.json -c CODE
     python virtual.py SPEC.json FILE
@@ -251,7 +252,8 @@ class VirtualBoard:
 
     def _advance(self) -> tuple[bool, bool]:
         core = self._clocked()
-        runs = core is not None and bool(core.read(self._spec["status"]) & self._spec["running"])
+        stati = [number * self._spec["core_space"] + self._spec["status"] for number in range(self._spec["cores"])]
+        runs = core is not None and any(core.read(status) & self._spec["running"] for status in stati)
         return core is not None and core.wait(self._spec["cycles_a_step"] if runs else 0), runs
 
     def _read(self, address: int) -> int:
@@ -263,11 +265,12 @@ class VirtualBoard:
         assert self.machine is not None
         if "wrong_address" in self._defects:
             return 0
+        is_status = offset % self._spec["core_space"] == self._spec["status"] and offset < self._spec["group"]
         if "dead_clock" in self._defects and self.started:
-            if offset == self._spec["status"]:
+            if is_status:
                 return int(self._spec["running"])
             return self.frozen.setdefault(offset, self.machine.read(offset))
-        if offset == self._spec["status"]:
+        if is_status:
             for _ in range(self._spec["reads_a_poll"]):
                 self.machine.read(offset)
         return self.machine.read(offset)
@@ -281,10 +284,11 @@ class VirtualBoard:
             if not ("wrong_clock" in self._defects and address in WRONG_CLOCKS):
                 self.clocks[address] = value
             return
-        if "stuck_register" in self._defects and offset == self._spec["stuck_register"]:
+        of_core = offset % self._spec["core_space"]
+        if "stuck_register" in self._defects and of_core == self._spec["stuck_register"]:
             value &= ~(1 << 13)
         assert self.machine is not None
-        if offset == self._spec["control"] and value == self._spec["start"]:
+        if of_core == self._spec["control"] and value == self._spec["start"]:
             self.started = True
             if "vanish" in self._defects:
                 os._exit(1)
@@ -293,8 +297,8 @@ class VirtualBoard:
         self.machine.write(offset, value)
 
     def _core_offset(self, address: int) -> int | None:
-        """Byte offset in the core's registers; None outside of them."""
-        if self.machine is not None and self.core_base <= address < self.core_base + PAGE:
+        """Byte offset in the registers of the core, or of all cores; None outside of them."""
+        if self.machine is not None and 0 <= address - self.core_base < self._spec["register_space"]:
             return address - self.core_base
         return None
 

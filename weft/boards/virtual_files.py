@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..hw.config import ISA_VERSION, CoreConfig
+from ..hw.register_windows import GROUP_WINDOW, WINDOW_BYTES
 from ..hw.registers import MAGIC, Control, Register, Status
 from ..sim.build import build_library
 from ..sim.dram import BusFault, DramModel
@@ -15,10 +16,10 @@ from ..sim.harness import Dram
 from ..sim.rtl import BASE_ADDRESS
 from . import virtual
 from .block_design import INTERRUPTS, block_design
-from .design import CORE_VLNV, Design
+from .design import Design
 from .environments import PynqVersion, pynq_python
 from .hosts import Host
-from .hwh import hwh_text
+from .hwh import hwh_text, register_bytes
 
 READS_A_POLL = 500
 """Reads of a register, each of some cycles, that pass when the driver looks at the core's status."""
@@ -110,12 +111,14 @@ def write_virtual_board(
     """
     if interrupt_driver not in INTERRUPT_DRIVERS:
         raise ValueError(f"no such driver: {interrupt_driver}")
+    if idle and design.cores:
+        raise ValueError("an idle board has one core")
     if unknown := set(defects) - set(DEFECTS):
         raise ValueError(f"no such defects: {unknown}")
     folder.mkdir(parents=True, exist_ok=True)
+    held = {design.digits: design.held} | {f"{core.hash64:016x}": core for core in cores}
     libraries = {
-        f"{core.hash64:016x}": "" if idle else str(build_library(core, progress=progress)[0])
-        for core in (design.core, *cores)
+        digits: "" if idle else str(build_library(each, progress=progress)[0]) for digits, each in held.items()
     }
     model = dram or DramModel.of(design.core)
     spec = {
@@ -131,7 +134,11 @@ def write_virtual_board(
         "memory_base": memory_base,
         "memory_bytes": memory_bytes,
         "arch": design.system.architecture,
-        "core_type": CORE_VLNV.rpartition(":")[0],
+        "core_type": design.vlnv.rpartition(":")[0],
+        "register_space": register_bytes(design),
+        "core_space": WINDOW_BYTES,
+        "cores": len(design.cores.cores) if design.cores else 1,
+        "group": GROUP_WINDOW,
         "controller_type": block_design(design).cell(INTERRUPTS).vlnv.rpartition(":")[0],
         "raw_interrupt": design.system.raw_interrupt,
         "interrupt_driver": interrupt_driver,
@@ -164,6 +171,6 @@ def idle_registers(core: CoreConfig) -> dict[int, int]:
 
 def write_overlay(bit: Path, design: Design) -> None:
     """A ``.bit`` for virtual boards, with the ``.hwh`` and the manifest of the same design beside it."""
-    bit.write_text(f"{virtual.BIT_TEXT}{design.core.hash64:016x}\n")
+    bit.write_text(f"{virtual.BIT_TEXT}{design.digits}\n")
     bit.with_suffix(".hwh").write_text(hwh_text(design))
     bit.with_suffix(".json").write_text(json.dumps(design.as_dict(), indent=1))

@@ -6,8 +6,8 @@ script stops at the first thing that is not as it should be; only a design that 
 
 from __future__ import annotations
 
-from .block_design import MEMORY_BUS, SYSTEM, Assigned, BlockDesign, Cell, Pin, block_design
-from .design import CORE_CELL, NAME, Design
+from .block_design import SYSTEM, Assigned, BlockDesign, Cell, Pin, block_design, memory_bus
+from .design import NAME, Design
 from .ip_core import IP_FOLDER
 
 PROJECT, REPORTS, OVERLAY, PLATFORM = "project", "reports", "overlay", "platform"
@@ -43,7 +43,7 @@ def build_tcl(design: Design) -> str:
 def _head(design: Design) -> str:
     board = design.board
     return f"""\
-# Builds {design.core.name} for {board.title} ({board.part}): vivado -mode batch -source {SCRIPT}
+# Builds {design.held.name} for {board.title} ({board.part}): vivado -mode batch -source {SCRIPT}
 # Design {design.hash}
 
 cd [file dirname [info script]]
@@ -158,7 +158,7 @@ def _addresses(design: Design, blocks: BlockDesign) -> str:
         lines += [
             f"foreach other {{{names}}} {{",
             "  foreach found [get_bd_addr_segs -quiet $other] {",
-            f"    exclude_bd_addr_seg -target_address_space [space {Pin(CORE_CELL, MEMORY_BUS)}] $found",
+            f"    exclude_bd_addr_seg -target_address_space [space {Pin(design.cell, memory_bus(design))}] $found",
             "  }",
             "}",
         ]
@@ -169,7 +169,7 @@ def _segment(design: Design, each: Assigned) -> str:
     """Vivado's name of a slave's segment: capitals for the interrupt controller, other words for memory ports."""
     if each.memory:
         return f"{SYSTEM}/{design.port.segment_owner}/{each.segment}"
-    bus = each.slave.name if each.slave.cell == CORE_CELL else each.slave.name.upper()
+    bus = each.slave.name if each.slave.cell == design.cell else each.slave.name.upper()
     return f"{each.slave.cell}/{bus}/{each.segment}"
 
 

@@ -9,15 +9,20 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from importlib import resources
 
+from ..hw.bus import PAGE_BYTES
 from ..hw.config import PROGRAM_ALIGNMENT
 from ..hw.cycle_class import CycleClass
 from ..hw.isa import ENGINE_NAMES, Engine, Fault
+from ..hw.register_windows import GROUP_MEMBERS, GROUP_WINDOW, SHARED_START, SHARED_STOP, WINDOW_BYTES
 from ..hw.registers import MAGIC, WINDOW_ALIGNMENT, Control, Kind, Register, Status, class_counter
-from .design import CORE_VLNV
+from ..hw.relay_plan import RelayControl, RelayRegister, RelayStatus
+from ..hw.system_config import MOST_CORES
+from .design import CORE_VLNV, SYSTEM_VLNV
 from .link.constants import FILE, Constants
 
 PACKAGE = "weft_link"
@@ -25,6 +30,9 @@ PACKAGE = "weft_link"
 
 CORE_TYPES = (f"{CORE_VLNV.rpartition(':')[0]}:",)
 """What the type of a core's cell begins with; the version follows."""
+
+SYSTEM_TYPES = (f"{SYSTEM_VLNV.rpartition(':')[0]}:",)
+"""As :data:`CORE_TYPES`, of a system of cores."""
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 OLDEST_PYTHON = """\
@@ -56,7 +64,27 @@ def core_constants() -> Constants:
         window_alignment=WINDOW_ALIGNMENT,
         program_alignment=PROGRAM_ALIGNMENT,
         core_types=CORE_TYPES,
+        system_types=SYSTEM_TYPES,
+        core_space=WINDOW_BYTES,
+        system_registers=_system_registers(),
+        relay_settings=tuple(_relay_settings()),
+        relay_control={bit.name or "": int(bit) for bit in RelayControl},
+        relay_status={bit.name or "": int(bit) for bit in RelayStatus},
+        page_bytes=PAGE_BYTES,
     )
+
+
+def _system_registers() -> dict[str, int]:
+    own = {"GROUP": GROUP_WINDOW, "GROUP_MEMBERS": GROUP_MEMBERS, "SHARED_START": SHARED_START,
+           "SHARED_STOP": SHARED_STOP}  # fmt: skip
+    return own | {register.name: int(register) for register in RelayRegister}
+
+
+def _relay_settings() -> Iterator[int]:
+    """Addresses of what settings_of_plan and settings_of_turns write."""
+    for register in RelayRegister:
+        if register.kind is Kind.SETTING or register is RelayRegister.TURN_COUNT:
+            yield from (int(register) + 4 * core for core in range(MOST_CORES if register.of_cores else 1))
 
 
 @cache

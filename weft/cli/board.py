@@ -14,14 +14,20 @@ from ..boards.errors import BoardError
 from ..boards.fit import Fit, fit, measured_cores, number
 from ..boards.standalone.board import StandaloneBoard, any_board, standalone_boards
 from ..hw.config import CoreConfig, load_config
+from ..hw.system_config import SystemConfig, load_system
 from ..progress import progress
 from .app import board_app
-from .output import JsonOption, err, out, output_folder, print_json, table, wide_console
+from .output import JsonOption, err, input_file, out, output_folder, print_json, table, wide_console
 
 RESOURCES = ("LUT", "FF", "BRAM36", "URAM", "DSP")
 BOARD_COLUMNS = ("board", "part", *RESOURCES, "DDR GB/s", "port", "MHz", "core", "fullest", "pynq")
 STANDALONE_COLUMNS = ("board", "part", "package", "grade", "memory KiB", "MHz", "baud", "core")
 CORE_COLUMNS = ("board", "core", "array", *RESOURCES, "fits")
+
+
+SystemOption = Annotated[
+    Path | None, input_file("--system", help="Several cores on one memory, as JSON; instead of --config.")
+]
 
 
 @board_app.command("list")
@@ -52,33 +58,36 @@ def build(
     config: Annotated[
         str | None, typer.Option("--config", "-c", help="Core: a name, or a JSON file. Default: the board's.")
     ] = None,
+    system: SystemOption = None,
     clock: Annotated[float | None, typer.Option(help="Highest clock in MHz. Default: the board's.")] = None,
     vivado: Annotated[str | None, typer.Option(help="Run this Vivado: its program, or `vivado` from PATH.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Build even if synthesis says that it does not fit.")] = False,
 ) -> None:
-    """Write Verilog, Tcl and manifest of a core on a PYNQ board; with --vivado, build the overlay of them.
+    """Write Verilog, Tcl and manifest of a core, or of a system of cores, on a PYNQ board; with --vivado, build the
+    overlay of them.
 
     For a board without a processor: make its bitstream with Yosys, nextpnr and ecppack. Steps that are done are kept.
     """
     chosen = any_board(board)
-    core = chosen.default_core if config is None else load_config(config)
+    held = chosen_cores(chosen, config, system)
     output = output or Path(chosen.name)
     if isinstance(chosen, StandaloneBoard):
+        assert isinstance(held, CoreConfig)  # by chosen_cores
         if vivado is not None:
             raise BoardError(f"{chosen.name} is built with open tools", at="--vivado", hint="leave it out")
-        _build_bitstream(chosen, core, output, clock)
+        _build_bitstream(chosen, held, output, clock)
         return
     from ..boards.build import find_vivado, run_vivado, write_design  # takes long, and a board may be unknown
 
-    found = fit(chosen, core)
+    found = fit(chosen, held)
     if not force:
         found.require()
-    design = make_design(chosen, core, mhz=clock)
+    design = make_design(chosen, held, mhz=clock)
     if vivado is not None:
         vivado = find_vivado(vivado)
-    with progress(f"writing {design.core.name} for {chosen.name}", err):
+    with progress(f"writing {held.name} for {chosen.name}", err):
         paths = write_design(design, output)
-    out.print(f"{design.core.name} on {chosen.title}, {design.clock.mhz:.3f} MHz, design {design.hash[:16]}")
+    out.print(f"{held.name} on {chosen.title}, {design.clock.mhz:.3f} MHz, design {design.hash[:16]}")
     for line in _remarks(found):
         out.print(Text.assemble(("note: ", "bold yellow"), line))
     out.print(f"wrote {len(paths)} files into {output}; {output / 'README.txt'} has the next steps")
@@ -86,6 +95,18 @@ def build(
         with progress("vivado", err) as status:
             built = run_vivado(output, vivado, status.update)
         out.print(f"built {output / 'overlay'}: {built['mhz']} MHz, {built['setup_slack_ns']} ns to spare")
+
+
+def chosen_cores(board: Board | StandaloneBoard, config: str | None, system: Path | None) -> CoreConfig | SystemConfig:
+    """What is to be on a board: a system, a core, or by default the board's. BoardError where it cannot be there."""
+    if system is None:
+        return board.default_core if config is None else load_config(config)
+    if config is not None:
+        raise BoardError("a system says which cores it has", at="--config", hint="leave out --config or --system")
+    if isinstance(board, StandaloneBoard):
+        raise BoardError(f"the design of {board.name} has one core", at="--system",
+                         hint="a board with a processor, which `weft board list` shows first")  # fmt: skip
+    return load_system(system)
 
 
 def _build_bitstream(board: StandaloneBoard, core: CoreConfig, output: Path, clock: float | None) -> None:
@@ -107,8 +128,9 @@ def _build_bitstream(board: StandaloneBoard, core: CoreConfig, output: Path, clo
 def _remarks(found: Fit) -> list[str]:
     """What the user should know about how sure it is that the core fits."""
     if not found.measured:
-        hint = f"`weft synth --config {found.core.name} --for xc7` shows what it takes"
-        return [f"nobody has synthesised this core yet, so it may not fit; {hint}"]
+        what = "this core" if isinstance(found.core, CoreConfig) else "one of these cores"
+        hint = "`weft synth --config CORE --for xc7` shows what it takes"
+        return [f"nobody has synthesised {what} yet, so it may not fit; {hint}"]
     remarks = [f"does not fit: {text}" for text in found.shortages]
     if found.differs:
         remarks.append(f"what it takes was measured with another {' and '.join(found.differs)}, which changes little")
@@ -161,6 +183,7 @@ def _standalone_values(board: StandaloneBoard) -> dict[str, Any]:
 
 def _core_row(each: Fit) -> list[str]:
     core = each.core
+    assert isinstance(core, CoreConfig)  # of measured_cores
     shares = [f"{each.shares[name]:.0%}" if name in each.shares else "" for name in RESOURCES]
     array = f"{core.batch}x{core.block_in}x{core.block_out}"
     return [each.board.name, core.name, array, *shares, _verdict(each)]

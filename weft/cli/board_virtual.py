@@ -19,10 +19,11 @@ from ..boards.hosts import HOSTS_VARIABLE, Host, hosts_text
 from ..boards.loopback import daemon_missing, loopback_daemon
 from ..boards.standalone.board import StandaloneBoard, any_board
 from ..boards.virtual_files import VirtualBoard, write_virtual_board
-from ..hw.config import CoreConfig, load_config
+from ..hw.config import CoreConfig
 from ..progress import progress
 from ..runtime.errors import DeviceError
 from .app import board_app
+from .board import SystemOption, chosen_cores
 from .output import err, out
 
 
@@ -33,19 +34,21 @@ def virtual(
     config: Annotated[
         str | None, typer.Option("--config", "-c", help="Core: a name, or a JSON file. Default: the board's.")
     ] = None,
+    system: SystemOption = None,
     pipe: Annotated[bool, typer.Option("--pipe", help="At a pipe, not behind an ssh daemon of this machine.")] = False,
 ) -> None:
-    """Keep a virtual board until Ctrl-C: real pynq, behind ssh, over the core's RTL.
+    """Keep a virtual board until Ctrl-C: real pynq, behind ssh, over the RTL of a core or of a system of cores.
 
     The first time makes an environment with pynq, from PyPI, and builds the core's simulator: a minute or two. A board
     without a processor is the RTL of its top, pins and all, behind a pseudo-terminal.
     """
     chosen = any_board(board)
-    core = chosen.default_core if config is None else load_config(config)
+    held = chosen_cores(chosen, config, system)
     if isinstance(chosen, StandaloneBoard):
-        _keep_terminal(chosen, core, config or core.name)
+        assert isinstance(held, CoreConfig)  # by chosen_cores
+        _keep_terminal(chosen, held, config or held.name)
         return
-    design = make_design(chosen, core)
+    design = make_design(chosen, held)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weft-board-")))
         with progress(f"making a virtual {chosen.name}", err) as status:
@@ -54,10 +57,13 @@ def virtual(
             host = stack.enter_context(_reached(made, name, folder, pipe=pipe))
         hosts = folder / "hosts.toml"
         hosts.write_text(hosts_text([host]))
-        out.print(f"{chosen.title} with core {core.name}, called pynq://{name}. In another shell:\n", highlight=False)
+        what = "core" if system is None else "system"
+        out.print(f"{chosen.title} with {what} {held.name}, called pynq://{name}. In another shell:\n", highlight=False)
         out.print(f"    export {HOSTS_VARIABLE}={hosts}", highlight=False, markup=False, soft_wrap=True)
-        out.print(f"    weft board doctor {name}", highlight=False, markup=False)
-        example = f"    weft run MODEL.onnx --config {config or core.name} --device pynq://{name}"
+        if system is None:
+            out.print(f"    weft board doctor {name}", highlight=False, markup=False)
+        named = f"--config {config or held.name}" if system is None else f"--system {system}"
+        example = f"    weft run MODEL.onnx {named} --device pynq://{name}"
         out.print(example, highlight=False, markup=False, soft_wrap=True)
         out.print("\nCtrl-C ends it.", highlight=False)
         _wait_for_the_end()

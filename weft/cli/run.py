@@ -144,7 +144,11 @@ def run(
     memory: MemoryOption = None,
     system: Annotated[
         Path | None,
-        input_file("--system", help="Several cores on one memory, as JSON: an item on each, all at once."),
+        input_file(
+            "--system",
+            help="Several cores on one memory, as JSON: an item on each, all at once. "
+            "On fsim, rtl, or a board that was built for it.",
+        ),
     ] = None,
     report: Annotated[bool, typer.Option("--report", help="Also print the placement and what was fused.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Every layer and every reason, however many.")] = False,

@@ -18,8 +18,14 @@ class Constants:
     ``registers``: byte addresses by name, wide ones by the name of their lower half. ``read_beats``: addresses of the
     counters of bus words read. ``settings``: addresses that the host may write at any time without the core doing
     anything. ``counters``: (engine, class, address) of every counter of cycles, the classes of one
-    engine together; they sum to the cycles of the run. ``engines`` and ``causes``: names by number. ``core_types``:
-    VLNV prefixes of the core's block in a design. ``takes_code``: whether the host may send machine code.
+    engine together; they sum to the cycles of the run. ``engines`` and ``causes``: names by number. ``core_types``, and
+    for a system of cores ``system_types``: VLNV prefixes of the block in a design. ``takes_code``: whether the host may
+    send machine code.
+
+    Of a system: ``core_space``: bytes from the registers of one core to those of the next; ``system_registers``: those
+    that are no core's, by name, with ``GROUP`` for the window of all cores; ``relay_settings``: those of them that the
+    host may write to say what cores wait for; ``relay_control`` and ``relay_status``: bits;
+    ``page_bytes``: the unit of addresses in ``system_registers``.
     """
 
     magic: int
@@ -34,6 +40,13 @@ class Constants:
     window_alignment: int
     program_alignment: int
     core_types: tuple[str, ...]
+    system_types: tuple[str, ...]
+    core_space: int
+    system_registers: Mapping[str, int]
+    relay_settings: tuple[int, ...]
+    relay_control: Mapping[str, int]
+    relay_status: Mapping[str, int]
+    page_bytes: int
     takes_code: bool = True
 
     def to_json(self) -> str:
@@ -46,7 +59,7 @@ class Constants:
         values = json.loads(text)
         values["counters"] = tuple(tuple(each) for each in values["counters"])
         values["causes"] = {int(number): name for number, name in values["causes"].items()}
-        for name in ("settings", "read_beats", "engines", "core_types"):
+        for name in ("settings", "read_beats", "engines", "core_types", "system_types", "relay_settings"):
             values[name] = tuple(values[name])
         return Constants(**values)
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,8 @@ VAIN_WAKES = 4
 """So often the interrupt may come while the core runs: the controller tells once more of the run before."""
 
 LOW = (1 << 32) - 1
+
+Seen = TypeVar("Seen")
 
 MEMORY_VARIABLE = "WEFT_BOARD_MEMORY"
 MEMORY_FILE = "/proc/meminfo"
@@ -172,34 +174,62 @@ class Driver:
         A fault is a result; the core has been reset then. LinkError of kind ``deadline`` or ``stuck`` if it does not
         end: it has been reset, and if that did not help, nothing but loading the design again does.
         """
-        if self._stuck:
-            raise LinkError("stuck", "the core has not stopped since an earlier run: load the design again")
-        if (
-            offset % self._constants.program_alignment
-            or offset + count * self._core.instruction_bytes > window.data.size
-        ):
-            raise LinkError("range", f"{count} instructions at byte {offset} are not a program inside the window")
         if wait == "interrupt" and self._line is None:
             raise LinkError("interrupt", f"the core has no interrupt: {self._no_interrupt}")
+        self.check_program(offset, count, window.data.size)
         window.to_core()
-        self._set("WINDOW_BASE_LO", window.address)
-        self._set("WINDOW_SIZE_LO", window.data.size)
+        self.set_up(window.address, window.data.size, offset, count, watchdog)
+        started = time.monotonic()
+        self._write("CONTROL", self._constants.control["START"])
+        status, polls, wakes = self._wait(seconds, wait, gone)
+        took = time.monotonic() - started
+        if not self.is_over(status):
+            raise self.gave_up(status, took)
+        window.from_core()
+        return self.ended(status, took, polls, wakes)
+
+    # What a run consists of: cores of a system share it
+
+    def check_program(self, offset: int, count: int, size: int) -> None:
+        """LinkError unless these instructions are a program inside a window of so many bytes, and the core stands
+        still."""
+        if self._stuck:
+            raise LinkError("stuck", "the core has not stopped since an earlier run: load the design again")
+        if offset % self._constants.program_alignment or offset + count * self._core.instruction_bytes > size:
+            raise LinkError("range", f"{count} instructions at byte {offset} are not a program inside the window")
+
+    def set_up(self, address: int, size: int, offset: int, count: int, watchdog: int) -> None:
+        """Tell the core its window and its program; it does not begin yet."""
+        self._set("WINDOW_BASE_LO", address)
+        self._set("WINDOW_SIZE_LO", size)
         self._write("PROGRAM_OFFSET", offset)
         self._write("PROGRAM_COUNT", count)
         self._write("WATCHDOG", watchdog)
         self._write("INTERRUPT_ENABLE", 0)
         self._write("CONTROL", self._constants.control["CLEAR_INTERRUPT"])
-        started = time.monotonic()
-        self._write("CONTROL", self._constants.control["START"])
-        status, polls, wakes = self._wait(seconds, wait, gone)
-        took = time.monotonic() - started
-        if not self._is_over(status):
-            raise self._gave_up(status, took)
-        window.from_core()
+
+    def status(self) -> int:
+        """The bits of STATUS."""
+        return self._read("STATUS")
+
+    def is_over(self, status: int) -> bool:
+        """Whether a run has ended, and the bus is at rest."""
+        return bool(status & self._ended) and not self.is_busy(status)
+
+    def is_busy(self, status: int) -> bool:
+        """Whether the core is at work, or its bus is."""
+        return bool(status & self._busy)
+
+    def has_fault(self, status: int) -> bool:
+        """Whether a run has ended in a fault."""
+        return bool(status & self._status["FAULT"])
+
+    def ended(self, status: int, seconds: float, polls: int, wakes: int) -> Run:
+        """What a run that is over came to; a core that has faulted is reset."""
         fault = None
-        if status & self._status["FAULT"]:
+        if self.has_fault(status):
             fault = (self._read("FAULT_CAUSE"), self._read("FAULT_ENGINE"), self._read("FAULT_NUMBER"))
-        result = self._result(fault, took, polls, wakes)
+        result = self._result(fault, seconds, polls, wakes)
         if fault is not None:
             self._stop()
         return result
@@ -246,7 +276,7 @@ class Driver:
             self._stuck = True
             raise LinkError("stuck", f"the core does not stop: its status is {status:#x} ({self._names(status)})")
 
-    def _gave_up(self, status: int, seconds: float) -> LinkError:
+    def gave_up(self, status: int, seconds: float) -> LinkError:
         """Reset a core that has not ended in time; what to tell the host."""
         message = f"the core has not ended after {seconds:.3g} s: its status is {status:#x} ({self._names(status)})"
         dead = status & self._status["RUNNING"] and not status & self._status["BUS_BUSY"] and not self._counts()
@@ -271,12 +301,12 @@ class Driver:
         end = time.monotonic() + seconds
         line = None if wait == "poll" or (wait == "auto" and self._no_interrupt) else self._line
         if line is None:
-            return (*self._poll(self._is_over, seconds, gone), 0)
-        status, polls = self._poll(self._is_over, min(seconds, BUSY_SECONDS if wait == "auto" else 0.0), gone)
-        if self._is_over(status):
+            return (*self._poll(self.is_over, seconds, gone), 0)
+        status, polls = self._poll(self.is_over, min(seconds, BUSY_SECONDS if wait == "auto" else 0.0), gone)
+        if self.is_over(status):
             return status, polls, 0
         wakes = self._wait_for_interrupt(line, end, wait, gone)
-        status, more = self._poll(self._is_over, max(0.0, end - time.monotonic()), gone)
+        status, more = self._poll(self.is_over, max(0.0, end - time.monotonic()), gone)
         return status, polls + more, wakes
 
     def _wait_for_interrupt(self, line: InterruptLine, end: float, wait: str, gone: Callable[[], bool]) -> int:
@@ -306,29 +336,11 @@ class Driver:
             self._write("INTERRUPT_ENABLE", 0)
         return wakes
 
-    def _is_over(self, status: int) -> bool:
-        return bool(status & self._ended) and not status & self._busy
-
     def _poll(
         self, over: Callable[[int], object], seconds: float, gone: Callable[[], bool] = lambda: False
     ) -> tuple[int, int]:
-        """Look at STATUS until ``over`` says so, the deadline has passed or nobody waits any more; the last status, and
-        how many looks.
-
-        The time between two looks is a sixteenth of the time waited so far: that much the answer may come late.
-        """
-        start = time.monotonic()
-        polls = 0
-        while True:
-            waited = time.monotonic() - start
-            status = self._read("STATUS")  # after the clock, so that the last look is at or behind the deadline
-            polls += 1
-            if over(status) or waited >= seconds:
-                return status, polls
-            if waited > 1e-3:
-                if gone():
-                    return status, polls
-                time.sleep(min(LONGEST_SLEEP, waited / 16, max(0.0, seconds - waited)))
+        """Look at STATUS until ``over`` says so, as :func:`watch` does; the last status, and how many looks."""
+        return watch(self.status, over, seconds, gone)
 
     def _result(self, fault: tuple[int, int, int] | None, seconds: float, polls: int, wakes: int) -> Run:
         cycles = self._wide(self._registers["CYCLES_LO"])
@@ -366,6 +378,28 @@ class Driver:
         address = self._registers[low]
         self._block.write(address, value & LOW)
         self._block.write(address + 4, value >> 32)
+
+
+def watch(
+    look: Callable[[], Seen], over: Callable[[Seen], object], seconds: float, gone: Callable[[], bool]
+) -> tuple[Seen, int]:
+    """Look again and again until what is seen is ``over``, the deadline has passed or nobody waits any more; what was
+    seen last, and how many looks.
+
+    The time between two looks is a sixteenth of the time waited so far: that much the answer may come late.
+    """
+    start = time.monotonic()
+    looks = 0
+    while True:
+        waited = time.monotonic() - start
+        seen = look()  # after the clock, so that the last look is at or behind the deadline
+        looks += 1
+        if over(seen) or waited >= seconds:
+            return seen, looks
+        if waited > 1e-3:
+            if gone():
+                return seen, looks
+            time.sleep(min(LONGEST_SLEEP, waited / 16, max(0.0, seconds - waited)))
 
 
 def contiguous_memory(path: Path | None = None) -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import Any
 from .errors import KINDS, LinkError
 from .frames import Header
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Version of all that is in this file; raised whenever one end would misunderstand the other."""
 
 TEXT_CHARACTERS = 4000
@@ -143,6 +143,32 @@ RUN: Fields = {
 WAITS = ("auto", "poll", "interrupt")
 """How the board may learn that a program has ended."""
 
+CORE: Fields = {
+    "hash": Hex(16),
+    "address_bits": Whole(32, 64),
+    "bus_bytes": Whole(1, 128),
+    "instruction_bytes": Whole(1, 256),
+}
+
+MOST_CORES = 8
+
+PROGRAM: Fields = {
+    "start": OFFSET,  # of the core's part of the window
+    "size": Whole(1, LARGEST_WINDOW),
+    "offset": OFFSET,  # in that part
+    "count": Whole(0, (1 << 32) - 1),  # instructions
+}
+
+SEVERAL: Fields = {
+    "window": WINDOW,
+    "programs": Many(Maybe(Record(PROGRAM)), 1, MOST_CORES),  # null: this core does not run
+    "shared": Many(OFFSET, 2, 2),  # bytes of the window that all cores read: first, and first behind them
+    "seconds": Real(1e-3, LONGEST_RUN),
+    "watchdog": Whole(0, (1 << 32) - 1),
+    "wait": OneOf(WAITS),
+}
+"""A program on each core of a system."""
+
 FILES = (
     "bit",
     "hwh",
@@ -162,11 +188,9 @@ REQUESTS: Mapping[str, Fields] = {
         "hwh": Hex(64),
         "ip": Maybe(Text(200)),  # the core's name in the design; null: the only one of its type
         "clock_mhz": Maybe(Real(0.1, 2000.0)),  # null: as the design says
-        "hash": Hex(16),
         "version": Whole(0, (1 << 32) - 1),
-        "address_bits": Whole(32, 64),
-        "bus_bytes": Whole(1, 128),
-        "instruction_bytes": Whole(1, 256),
+        "cores": Many(Record(CORE), 1, MOST_CORES),
+        "system": Flag(),  # several cores, or one behind the registers of several
     },
     # What the board has for the core: pynq's device, and the kernel's contiguous memory.
     "system": {},
@@ -186,6 +210,11 @@ REQUESTS: Mapping[str, Fields] = {
         "watchdog": Whole(0, (1 << 32) - 1),  # cycles without progress until the core gives up; 0: never
         "wait": OneOf(WAITS),
     },
+    # A program on each core of a system, all at once.
+    "together": SEVERAL,
+    # Runs of cores that start each other, from their first programs on. The payload is what they wait for, and their
+    # other programs: address and value of one register after the other, 32 bits each.
+    "relay": {**SEVERAL, "runs": Whole(1, (1 << 15) - 1)},  # of each core
     # Machine code for the board's own processor, from the file "code".
     "library": {"digest": Hex(64)},
     # A whole model, from the files "plan" and "constants"; it goes with its window.
@@ -230,6 +259,12 @@ ANSWERS: Mapping[str, Fields] = {
     "write": {},
     "read": {"more": Flag()},
     "run": RUN,
+    "together": {"runs": Many(Maybe(Record(RUN)), 1, MOST_CORES)},
+    "relay": {
+        "runs": Many(Maybe(Record(RUN)), 1, MOST_CORES),  # the last one of each core
+        "ended": Many(COUNT, 1, MOST_CORES),  # runs of each core, without a fault
+        "cycles": COUNT,  # from the first begin to the last end
+    },
     "library": {"library": MODEL},
     "model": {"model": MODEL},
     "feed": {},
@@ -246,7 +281,7 @@ ANSWERS: Mapping[str, Fields] = {
 
 FAILURE: Fields = {"kind": OneOf(KINDS), "message": Text()}
 
-PAYLOAD_TO_BOARD = ("file", "write", "feed", "infer")
+PAYLOAD_TO_BOARD = ("file", "write", "feed", "infer", "relay")
 PAYLOAD_TO_HOST = ("read", "infer")
 
 

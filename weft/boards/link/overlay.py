@@ -8,6 +8,7 @@ import importlib
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,14 +102,27 @@ class LoadedDesign:
             return None
 
 
-def load_design(pynq: Any, bit: Path, types: Sequence[str], name: str | None, clock_mhz: float | None) -> LoadedDesign:
-    """Program the logic with ``bit`` (its ``.hwh`` beside it) and find the core's cell: by ``name``, or the only one
-    whose type begins with one of ``types``. LinkError of kind ``pynq`` or ``overlay`` if that fails."""
+@dataclass(frozen=True)
+class Wanted:
+    """The cell that a design has to hold: its type begins with one of ``types``, and is not one of ``others``, of which
+    ``unlike`` says what they are."""
+
+    types: Sequence[str]
+    others: Sequence[str]
+    unlike: str
+
+
+def load_design(pynq: Any, bit: Path, wanted: Wanted, name: str | None, clock_mhz: float | None) -> LoadedDesign:
+    """Program the logic with ``bit`` (its ``.hwh`` beside it) and find the cell that is wanted: by ``name``, or the
+    only one of its type. LinkError of kind ``pynq`` or ``overlay`` if that fails."""
     forget_metadata(pynq)
     overlay = _guarded("the design cannot be loaded", lambda: pynq.Overlay(str(bit)))
     cells = overlay.ip_dict
+    of_type = {cell: str(entry.get("type")) for cell, entry in cells.items() if name in (None, cell)}
+    if any(each.startswith(tuple(wanted.others)) for each in of_type.values()):
+        raise LinkError("overlay", wanted.unlike)
     if name is None:
-        found = [cell for cell, entry in cells.items() if str(entry.get("type")).startswith(tuple(types))]
+        found = [cell for cell, kind in of_type.items() if kind.startswith(tuple(wanted.types))]
         if len(found) != 1:
             listed = ", ".join(f"{cell} ({entry.get('type')})" for cell, entry in cells.items())
             raise LinkError("overlay", f"the design has {len(found)} cores, not one; its blocks: {listed or 'none'}")

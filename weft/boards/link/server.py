@@ -24,8 +24,9 @@ from .errors import LinkError
 from .frames import Header, Stream, pieces
 from .messages import LARGEST_WINDOW, PROTOCOL, check_request, failure
 from .model import BoardModel, load_library
-from .overlay import LoadedDesign, device_name, digest, import_pynq, load_design, version_of
+from .overlay import LoadedDesign, Wanted, device_name, digest, import_pynq, load_design, version_of
 from .plan import read_plan
+from .system import Program, SystemDriver, settings_in
 
 LOCK_VARIABLE = "WEFT_BOARD_LOCK"
 LOCK_FILE = "/run/weft-board.lock"
@@ -56,6 +57,7 @@ class Server:
         self._greeted = False
         self._design: LoadedDesign | None = None
         self._driver: Driver | None = None
+        self._system_driver: SystemDriver | None = None
         self._windows: dict[int, Window] = {}
         self._next_window = 1
         self._libraries: dict[int, tuple[str, ctypes.CDLL]] = {}  # with the digest of each
@@ -106,7 +108,7 @@ class Server:
                     stream.send(*answer)
                 return True
             action: Callable[..., Header] = getattr(self, f"_{name}")
-            extra = {"payload": payload} if name in ("file", "write", "feed") else {}
+            extra = {"payload": payload} if name in ("file", "write", "feed", "relay") else {}
             stream.send({**OK, **action(**fields, **extra)})
         except LinkError as error:
             if error.kind == "closed":
@@ -142,20 +144,25 @@ class Server:
         return {}
 
     def _load(
-        self, bit: str, hwh: str, ip: str | None, clock_mhz: float | None, hash: str, version: int,
-        address_bits: int, bus_bytes: int, instruction_bytes: int,
+        self, bit: str, hwh: str, ip: str | None, clock_mhz: float | None, version: int,
+        cores: list[dict[str, Any]], system: bool,
     ) -> Header:  # fmt: skip
         self._own()
         if self._windows:
             raise LinkError("range", f"{len(self._windows)} windows are in use: free them before another design")
-        self._driver = self._design = None
+        self._driver = self._system_driver = self._design = None
         for name, expected in (("bit", bit), ("hwh", hwh)):
             path = self._folder / f"weft.{name}"
             if not path.exists() or digest(path) != expected:
                 raise LinkError("overlay", f"the design's .{name} is not here, or not the one that was meant")
-        core = Core(int(hash, 16), version, address_bits, bus_bytes, instruction_bytes)
-        design = load_design(import_pynq(), self._folder / "weft.bit", self._constants.core_types, ip, clock_mhz)
-        self._driver = Driver(self._constants, core, design.block, design.allocate, design.line, design.no_interrupt)
+        expected_cores = [Core(**{**core, "hash": int(core["hash"], 16)}, version=version) for core in cores]
+        design = load_design(import_pynq(), self._folder / "weft.bit", self._wanted(system), ip, clock_mhz)
+        if system:
+            self._system_driver = SystemDriver(self._constants, expected_cores, design.block, design.allocate)
+        else:
+            self._driver = Driver(
+                self._constants, expected_cores[0], design.block, design.allocate, design.line, design.no_interrupt
+            )
         self._design = design
         return {
             "address": design.address,
@@ -163,6 +170,12 @@ class Server:
             "device": design.device,
             "no_interrupt": design.no_interrupt[:200],
         }
+
+    def _wanted(self, system: bool) -> Wanted:
+        one, several = self._constants.core_types, self._constants.system_types
+        if system:
+            return Wanted(several, one, "the design holds one core, not a system of several: load the system's overlay")
+        return Wanted(one, several, "the design holds a system of several cores, not one: run with it, as by --system")
 
     def _system(self) -> Header:
         pynq = import_pynq()
@@ -180,7 +193,7 @@ class Server:
     def _allocate(self, size: int) -> Header:
         if len(self._windows) >= WINDOWS:
             raise LinkError("memory", f"{WINDOWS} windows are in use already")
-        window = self._loaded().allocate(min(size, LARGEST_WINDOW))
+        window = (self._system_driver or self._loaded()).allocate(min(size, LARGEST_WINDOW))
         number, self._next_window = self._next_window, self._next_window + 1
         self._windows[number] = window
         return {"window": number, "address": window.address}
@@ -209,6 +222,31 @@ class Server:
             self._window(window), offset, count, seconds=seconds, watchdog=watchdog, wait=wait, gone=self._gone
         )
         return asdict(run)
+
+    def _together(self, window: int, programs: list[dict[str, int] | None], shared: list[int], **how: Any) -> Header:
+        runs = self._several().run(
+            self._window(window),
+            _programs(programs),
+            range(*shared),
+            gone=self._gone,
+            **how,
+        )
+        return {"runs": [run and asdict(run) for run in runs]}
+
+    def _relay(
+        self, window: int, programs: list[dict[str, int] | None], shared: list[int], runs: int, payload: bytes,
+        **how: Any,
+    ) -> Header:  # fmt: skip
+        done = self._several().relay(
+            self._window(window), _programs(programs), range(*shared), settings_in(payload),
+            runs, gone=self._gone, **how,
+        )  # fmt: skip
+        return asdict(done)
+
+    def _several(self) -> SystemDriver:
+        if self._system_driver is None:
+            raise LinkError("overlay", "no design with a system of cores is loaded")
+        return self._system_driver
 
     def _library(self, digest: str) -> Header:
         if not self._constants.takes_code:
@@ -278,7 +316,8 @@ class Server:
 
     def _loaded(self) -> Driver:
         if self._driver is None:
-            raise LinkError("overlay", "no design is loaded")
+            several = "the design has several cores" if self._system_driver is not None else "no design is loaded"
+            raise LinkError("overlay", several)
         return self._driver
 
     def _window(self, number: int) -> Window:
@@ -309,6 +348,10 @@ class Server:
         os.truncate(descriptor, 0)
         os.write(descriptor, f"process {os.getpid()}".encode())
         self._lock = descriptor
+
+
+def _programs(said: list[dict[str, int] | None]) -> list[Program | None]:
+    return [None if each is None else Program(**each) for each in said]
 
 
 def main() -> None:
