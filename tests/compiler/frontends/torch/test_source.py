@@ -351,6 +351,16 @@ def test_a_branch_on_values_is_named_with_its_line_and_the_ways_out() -> None:
     assert "torch.where" in caught.value.hint
 
 
+def test_open_sizes_that_cannot_be_open_are_named_with_what_could_be() -> None:
+    class Half(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.view(-1, 3) + torch.ones(2, 3)
+
+    words = r"UserError: Constraints violated \(rows\)! .*rows.*2.*hint: in dynamic_shapes: rows = 2"
+    with pytest.raises(ModelError, match=words):
+        from_torch(Half(), (torch.randn(2, 3),), dynamic_shapes={"x": {0: torch.export.Dim("rows")}})
+
+
 def test_what_cannot_be_captured_has_a_line_of_the_users_or_none() -> None:
     with pytest.raises(ModelError) as caught:
         from_torch(nn.Conv2d(3, 8, 3), (torch.randn(2, 4, 8, 8),))

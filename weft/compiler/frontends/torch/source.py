@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -253,9 +254,18 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
 
 
 def _reason(error: Exception) -> str:
-    """Of an error of PyTorch's: its kind and its first line."""
+    """Of an error of PyTorch's: its kind, its first line and, of open sizes, what they do not satisfy."""
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    guards = [line.strip().removeprefix("- ") for line in lines[1:] if line.startswith("  - ")]
+    first = lines[0].partition(" For more information, run with")[0] if guards else "".join(lines[:1])
+    return ": ".join(filter(None, [type(error).__name__, " ".join([first, *guards])]))
+
+
+def _suggested(error: Exception) -> str:
+    """The sizes that PyTorch would take instead of those that were left open, where it knows some."""
+    _, found, text = str(error).partition("Suggested fixes:\n")
+    fixes = itertools.takewhile(bool, map(str.strip, text.splitlines()))
+    return f"in dynamic_shapes: {', '.join(fixes)}" if found else ""
 
 
 _BRANCH = "choose by torch.where or torch.cond; torch.compile(module, backend='weft') leaves the choice to Python"
@@ -329,7 +339,7 @@ def from_torch(
         place = _place(error)
         raise ModelError(
             f"torch.export cannot capture {type(model).__name__}: {_reason(error)}{f' (at {place})' if place else ''}",
-            hint=_BRANCH if isinstance(error, GuardOnDataDependentSymNode) else
+            hint=_BRANCH if isinstance(error, GuardOnDataDependentSymNode) else _suggested(error) or
                  "torch.export.export(model, args, strict=False) shows the whole reason",
         ) from error  # fmt: skip
     return source_of(program, name or type(model).__name__.lower(), _symbol_names(program, dynamic_shapes))
