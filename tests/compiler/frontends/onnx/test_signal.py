@@ -51,6 +51,16 @@ def test_a_transform_of_any_length_is_numpys(length: int, kind: str) -> None:
     np.testing.assert_allclose(found, wanted, atol=2e-6 * np.abs(wanted).max() * np.log2(length) + 1e-7)
 
 
+@pytest.mark.parametrize("length", [2, 6, 16, 31])
+def test_the_first_and_the_middle_frequency_of_real_numbers_are_real(length: int) -> None:
+    """Their phase is that of a zero else: half a turn or minus it."""
+    x = np.random.default_rng(0).standard_normal((3, length, 1)).astype(np.float32)
+    found = evaluate(from_onnx(transform(length), require_quantised=False), {"x": x})["y"]
+    alone = found[:, [0, length // 2], 1] if length % 2 == 0 else found[:, [0], 1]
+    np.testing.assert_array_equal(alone, 0)
+    assert not np.signbit(alone[:, 0]).any()
+
+
 @pytest.mark.parametrize("length", [128, 480, 2048])
 def test_a_transform_whose_length_has_factors_holds_no_matrix_of_its_size(length: int) -> None:
     module = from_onnx(transform(length, onesided=True), require_quantised=False)

@@ -43,7 +43,8 @@ def transforms(x: torch.Tensor, y: torch.Tensor, _: torch.Tensor) -> Any:
         real(f.ifft(torch.complex(x, y), dim=1)), real(f.ifft2(torch.complex(x, y), norm="ortho")),
         real(f.ifftn(torch.complex(x, y), norm="forward")), f.fftshift(f.fft(x), dim=-1).imag,
         real(torch.stft(x.flatten(1), 16, 4, window=torch.hann_window(16), return_complex=True)),
-        real(f.ihfft(x)), f.fft(x.double()).real, f.irfft(torch.stack([f.rfft(x)] * 2), norm="ortho"),
+        real(f.ihfft(x)), f.fft(x.double()).real, f.rfft(x).angle(),
+        f.irfft(torch.stack([f.rfft(x)] * 2), norm="ortho"),
     )  # fmt: skip
 
 

@@ -14,9 +14,15 @@ from .types import dtype_name
 
 def _fourier(length: int, frequencies: int, inverse: bool) -> tuple[Array, Array]:
     """cos and sin of 2 pi k t / length, (length, frequencies); an inverse has the sign turned and divides by length."""
-    angle = -2 * np.pi * np.outer(np.arange(length), np.arange(frequencies)) / length
-    scale = 1 / length if inverse else 1.0
-    return np.cos(angle) * scale, np.sin(-angle if inverse else angle) * scale
+    steps = np.arange(length)
+    quarter, rest = np.divmod(4 * steps, length)
+    angle, on_axis = 2 * np.pi * steps / length, rest == 0  # where a wave is 0 or 1, which its function only nearly is
+    cosine = np.where(on_axis, np.array([1.0, 0.0, -1.0, 0.0])[quarter], np.cos(angle))
+    sine = np.where(on_axis, np.array([0.0, 1.0, 0.0, -1.0])[quarter], np.sin(angle))
+    turns = np.outer(steps, np.arange(frequencies)) % length
+    if inverse:
+        return cosine[turns] / length, sine[turns] / length
+    return cosine[turns], 0.0 - sine[turns]
 
 
 def _transform(node: Node, real: Expr, imaginary: Expr | None, length: int, count: int, inverse: bool) -> list[Expr]:
