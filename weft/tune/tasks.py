@@ -10,9 +10,9 @@ from functools import cached_property, partial
 import numpy as np
 
 from ..compiler.graph.ir import Call, Module
-from ..compiler.targets.accel.cost.chain_tiling import chain_estimate, chain_space, chain_tiles, ways_of, with_rolled
+from ..compiler.targets.accel.cost.chain_tiling import chain_estimates, chain_space, chain_tiles, ways_of, with_rolled
 from ..compiler.targets.accel.cost.first_layer import first_tilings
-from ..compiler.targets.accel.cost.least_tiles import least_of, least_of_chain
+from ..compiler.targets.accel.cost.least_tiles import least_of, least_of_chains
 from ..compiler.targets.accel.cost.space import (
     THREADS,
     Base,
@@ -27,7 +27,7 @@ from ..compiler.targets.accel.cost.space import (
     tilings_of,
 )
 from ..compiler.targets.accel.cost.tile_costs import estimate, fills, tilings
-from ..compiler.targets.accel.cost.tiles import Tiles
+from ..compiler.targets.accel.cost.tiles import ChainTiles, Tiles
 from ..compiler.targets.accel.link import forms
 from ..compiler.targets.accel.link.alone import Program, form_program, kernel_program
 from ..compiler.targets.accel.link.compile_kernel import attempts
@@ -254,19 +254,23 @@ class ChainTask(Task):
 
     def regions(self) -> Iterator[Bounded]:
         for form, problem in self.problems.items():
-            for tile in chain_tiles(problem):
-                bound = min(least_of_chain(problem, each, relaxed=True) for each in with_rolled(problem, tile))
+            tiles = with_rolled(problem, chain_tiles(problem))
+            plain = np.flatnonzero(~tiles.rolling)  # behind each stands the same with rows that stay, if they do
+            bounds = np.minimum.reduceat(least_of_chains(problem, tiles, relaxed=True), plain)
+            for bound, tile in zip(bounds.tolist(), tiles.take(plain), strict=True):
                 yield bound, Region(partial(self._points, form, problem, tile))
 
     def _points(self, form: str, problem: Problem, tile: ChainTiling) -> Iterator[Bounded]:
-        for tiling in dict.fromkeys(ways_of(problem, tile)):
-            if chain_estimate(problem, tiling) is not None:
-                yield least_of_chain(problem, tiling), Setting(tiling, form)
+        tilings = ChainTiles.of(dict.fromkeys(ways_of(problem, tile)))
+        fitting = tilings.take(chain_estimates(problem, tilings) < math.inf)
+        for tiling, bound in zip(fitting, least_of_chains(problem, fitting).tolist(), strict=True):
+            yield bound, Setting(tiling, form)
 
     def estimate(self, setting: Setting) -> float:
         tiling = _tiling(setting)
-        cost = chain_estimate(self.problems[setting.form], tiling) if isinstance(tiling, ChainTiling) else None
-        return math.inf if cost is None else cost
+        if not isinstance(tiling, ChainTiling):
+            return math.inf
+        return float(chain_estimates(self.problems[setting.form], [tiling])[0])
 
     def features_of(self, point: Point) -> Mapping[str, float]:
         tiling = _tiling(point.setting)

@@ -65,6 +65,14 @@ MUTANTS = (
         "schedule.compute_at(section.stages.data, at[place], exact=exact)",
         "schedule.compute_at(section.stages.data, at[place])", CHAIN_TILING,
     ),
+    Mutant(
+        "epilogue-in-the-roomiest-way", "compiler/targets/accel/cost/chain_tiling.py", "order",
+        "np.argmax(room >= (groups * rows * tiles.columns)[:, None], axis=1)", "np.argmax(room, axis=1)", CHAIN_TILING,
+    ),
+    Mutant(
+        "rolled-rows-between-tiles-of-channels", "compiler/targets/accel/schedule/chain_schedule.py", "order",
+        "np.logical_not(beside | places[number] & inside)", "np.logical_not(beside)", CHAIN_TILING,
+    ),
     # Tables of the core
     Mutant(
         "table-in-the-order-of-signed-bytes", "compiler/targets/accel/operators/packed_layout.py", "order",

@@ -8,14 +8,16 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 from weft.compiler.targets.accel.cost.chain_tiling import (
     WAYS,
     WAYS_IN_MODE,
-    chain_estimate,
+    chain_estimates,
     chain_tilings,
     layers_of,
 )
+from weft.compiler.targets.accel.cost.tiles import ChainTiles
 from weft.compiler.targets.accel.link.alone import kernel_program
 from weft.compiler.targets.accel.operators.depthwise_mode import in_depthwise_mode
 from weft.compiler.targets.accel.operators.lower import lower_function
@@ -47,43 +49,52 @@ def problems() -> Iterator[Problem]:
         yield Problem(core, lower_function(chain_function(random_case(seed), core, form)), 1)
 
 
-def first_that_fits(problem: Problem, tile: ChainTiling) -> ChainTiling | None:
-    """By asking the whole estimate for each epilogue in each way."""
+def in_all_ways(problem: Problem, tile: ChainTiling) -> Iterator[ChainTiling]:
+    """Each epilogue in each way, in the order in which they are wanted."""
     in_mode = any(section.tapped for section in problem.kernel.sections)
     for groups, rows in epilogues(problem, tile.groups, tile.rows, tile.columns):
         if groups > 1 and divides_epilogue(problem, tile):
             continue
         for resident, skewed, ahead in WAYS_IN_MODE if in_mode else WAYS:
-            tiling = replace(tile, epilogue_groups=groups, epilogue_rows=rows, resident=resident, skewed=skewed,
-                             ahead=ahead)  # fmt: skip
-            if chain_estimate(problem, tiling) is not None:
-                return tiling
-    return None
+            yield replace(tile, epilogue_groups=groups, epilogue_rows=rows, resident=resident, skewed=skewed,
+                          ahead=ahead)  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "problem", list(problems()), ids=lambda problem: f"{problem.config.name}: {problem.kernel.name}"
 )
 def test_a_tile_has_the_first_epilogue_and_way_that_fit(problem: Problem) -> None:
-    found = chain_tilings(problem)
-    costs = [chain_estimate(problem, tiling) or 0 for tiling in found]
+    """By asking the whole estimate for each epilogue in each way."""
+    found = list(chain_tilings(problem))
+    costs = chain_estimates(problem, found).tolist()
     assert costs == sorted(costs)
     _, groups, height, _ = problem.output
     whole = problem.kernel.section.input_groups
-    of_tile = {(each.groups, each.rows, each.columns, each.reduction, each.rolling): each for each in found}
-    assert len(of_tile) == len(found)
-    widths = {each.columns for each in found}
-    chunks = {each.reduction for each in found}
-    for columns, rows, reduction, group in product(
-        widths, sizes_worth_trying(height), chunks, sizes_worth_trying(groups)
-    ):
-        if reduction < whole and group < groups:
-            continue
-        tile = ChainTiling(group, rows, columns, reduction, "yxc", 1, 1, 1)
-        assert of_tile.get((group, rows, columns, reduction, False)) == first_that_fits(problem, tile)
-        rolling = replace(tile, order="xyc", rolling=True)
-        fits = first_that_fits(problem, rolling) if rolled_reader(problem, rolling) else None
-        assert of_tile.get((group, rows, columns, reduction, True)) == fits
+    widths, chunks = {each.columns for each in found}, {each.reduction for each in found}
+    tiles = [
+        ChainTiling(group, rows, columns, reduction, order, 1, 1, 1, rolling=order == "xyc")
+        for columns, rows, reduction, group, order in product(
+            widths, sizes_worth_trying(height), chunks, sizes_worth_trying(groups), ("yxc", "xyc")
+        )
+        if reduction == whole or group == groups
+    ]
+    tiles = [tile for tile in tiles if not tile.rolling or rolled_reader(problem, tile)]
+    tried = [(tile, tiling) for tile in tiles for tiling in in_all_ways(problem, tile)]
+    fits = chain_estimates(problem, [tiling for _, tiling in tried]) < np.inf
+    first: dict[ChainTiling, ChainTiling] = {}
+    for (tile, tiling), fitting in zip(tried, fits.tolist(), strict=True):
+        if fitting:
+            first.setdefault(tile, tiling)
+    assert len(found) == len(first)
+    assert set(found) == set(first.values())
+
+
+@pytest.mark.parametrize("place", [0, 30, 52])
+def test_a_tiling_costs_among_others_what_it_costs_alone(place: int) -> None:
+    problem = list(problems())[place]
+    tilings = chain_tilings(problem)[:6]
+    alone = [float(chain_estimates(problem, [tiling])[0]) for tiling in tilings]
+    assert chain_estimates(problem, tilings).tolist() == alone
 
 
 CONV_AND_POOL = ChainCase((1, 160, 56, 56), (
@@ -99,11 +110,11 @@ def conv_and_pool() -> Problem:
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 28])
 def test_rows_that_stay_are_made_once_and_are_there_once(rows: int) -> None:
     rolling = ChainTiling(4, rows, 4, 0, "xyc", 1, 1, 1, ahead=True, rolling=True)
-    first, last = layers_of(conv_and_pool(), rolling)
+    first, last = layers_of(conv_and_pool(), ChainTiles.of([rolling]))
     assert last.rolled == (rows < 28)
-    assert sum(first.rows.made) == 56
-    assert max(first.rows.made) == min(2 * rows, 56)
-    assert max(last.rows.read) == 2 * rows + 1
+    assert first.rows.all_made == 56
+    assert first.rows.made == min(2 * rows, 56)
+    assert last.rows.read == 2 * rows + 1
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5])
@@ -156,3 +167,5 @@ def test_which_layer_finds_rows_where_they_stayed(case: ChainCase, change: dict[
     problem = Problem(TINY, lower_function(chain_function(case, TINY)), 1)
     tiling = ChainTiling(2, 2, 4, 0, "xyc", 1, 1, 1, rolling=True)
     assert rolled_reader(problem, replace(tiling, **change)) == number
+    several = ChainTiles.of([replace(tiling, rolling=False), replace(tiling, **change)])
+    assert rolled_reader(problem, several).tolist() == [0, number]

@@ -1,4 +1,5 @@
-"""Choosing tiles for chains: what layers in one function need of the scratchpads, what they cost, best first.
+"""Choosing tiles for chains: what layers in one function need of the scratchpads, what they cost, best first; many
+tilings at once, in NumPy.
 
 As in `tiling`, the cost is an estimate that ranks; whether a chain is better than its layers apart is decided on
 programs (`passes/chain`). Each layer computes what the windows of the next one meet, for each tile anew.
@@ -6,10 +7,12 @@ programs (`passes/chain`). Each layer computes what the windows of the next one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import chain, islice, product
+
+import numpy as np
 
 from .....hw.isa import Scratchpad
 from .....hw.memories import SCRATCHPADS, Memory
@@ -18,6 +21,7 @@ from ..operators.depthwise_mode import row_cycles, row_pitch
 from ..operators.lower import Kernel, Section
 from ..schedule.chain_schedule import cut_sections, innermost, rolled_reader
 from ..schedule.tiling import ChainTiling, Problem, divides_epilogue, epilogues, matrix_bytes, sizes_worth_trying
+from .tiles import Array, ChainTiles
 
 SPANS_KEPT = 3
 """Widths of tiles that are tried: the widest that fit; all, where the last layer has no products of channels, and wider
@@ -39,26 +43,61 @@ TIGHT_PENALTY = 0.1
 
 @dataclass(frozen=True)
 class Spans:
-    """One axis of a layer, tile by tile: ``made`` rows (or columns) of its result, ``read`` of its padded input, of
-    which the first is ``start`` (negative in the padding)."""
+    """One axis of a layer in one tiling, tile by tile: ``made`` rows (or columns) of its result, ``read`` of its padded
+    input, of which the first is ``start`` (negative in the padding)."""
 
     made: tuple[int, ...]
     read: tuple[int, ...]
-    start: tuple[int, ...] = ()
+    start: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """One axis of a layer in many tilings: the different ``spans``, and which of these each tiling has."""
+
+    spans: Sequence[Spans]
+    which: Array
+
+    def each(self, figure: Callable[[Spans], int]) -> Array:
+        """A figure of each tiling's spans."""
+        figures: Array = np.array([figure(each) for each in self.spans], np.int64)[self.which]
+        return figures
+
+    @cached_property
+    def tiles(self) -> Array:
+        return self.each(lambda spans: len(spans.made))
+
+    @cached_property
+    def made(self) -> Array:
+        """Of the largest tile."""
+        return self.each(lambda spans: max(spans.made))
+
+    @cached_property
+    def read(self) -> Array:
+        """Of the largest tile."""
+        return self.each(lambda spans: max(spans.read))
+
+    @cached_property
+    def all_made(self) -> Array:
+        return self.each(lambda spans: sum(spans.made))
+
+    @cached_property
+    def all_read(self) -> Array:
+        return self.each(lambda spans: sum(spans.read))
+
+
+@dataclass(frozen=True, eq=False)
 class Layer:
-    """A layer in one tiling: rows and columns of all tiles, groups of its result, whether its input is there for the
-    innermost loop only, and whether that is rolled: there once, a part of it from the tile before. ``parts``: that a
-    core's share has one of, of the groups."""
+    """A layer in many tilings: rows and columns of its tiles, whether its input is there for the innermost loop only,
+    and whether that is rolled: there once, a part of it from the tile before. ``parts``: that a core's share has one
+    of, of the groups of its result."""
 
     section: Section
-    rows: Spans
-    columns: Spans
-    inner: bool
-    rolled: bool = False
-    parts: int = 1
+    rows: Axis
+    columns: Axis
+    inner: Array | bool
+    rolled: Array
+    parts: int
 
     @cached_property
     def groups(self) -> int:
@@ -69,31 +108,32 @@ class Layer:
         return self.section.taps
 
     @cached_property
-    def made(self) -> int:
+    def made(self) -> Array:
         """Entries of the largest tile of the result, for one group."""
-        return max(self.rows.made) * max(self.columns.made)
+        return self.rows.made * self.columns.made
 
     @cached_property
-    def read(self) -> int:
+    def read(self) -> Array:
         """Entries of the largest tile of the input, for one group."""
-        columns = max(self.columns.read)
-        return max(self.rows.read) * (row_pitch(columns) if self.section.tapped else columns)
+        columns = self.columns.read
+        return self.rows.read * (row_pitch(columns) if self.section.tapped else columns)
 
     @cached_property
-    def products(self) -> float:
+    def products(self) -> Array:
         """Cycles of the array for the result."""
-        if not self.section.tapped or self.section.window is None:
+        window = self.section.window
+        if not self.section.tapped or window is None:
             return self.all_made * self.kept_matrices
-        row = sum(row_cycles(self.section.window, columns) for columns in self.columns.made)
-        return self.section.output[0] * sum(self.rows.made) * row * self.kept_matrices
+        row = self.columns.each(lambda spans: sum(row_cycles(window, columns) for columns in spans.made))
+        return self.section.output[0] * self.rows.all_made * row * self.kept_matrices
 
     @cached_property
-    def all_made(self) -> int:
-        return sum(self.rows.made) * sum(self.columns.made) * self.section.output[0]
+    def all_made(self) -> Array:
+        return self.rows.all_made * self.columns.all_made * self.section.output[0]
 
     @cached_property
-    def all_read(self) -> int:
-        return sum(self.rows.read) * sum(self.columns.read) * self.section.output[0]
+    def all_read(self) -> Array:
+        return self.rows.all_read * self.columns.all_read * self.section.output[0]
 
     @property
     def read_groups(self) -> int:
@@ -116,18 +156,26 @@ class Layer:
         return self.section.parameters + (self.taps if self.section.stages.weights else 0)
 
 
-def layers_of(problem: Problem, tiling: ChainTiling) -> list[Layer]:
+def layers_of(problem: Problem, tiles: ChainTiles) -> list[Layer]:
     """The layers of a chain, the first one first."""
     kernel = problem.kernel
     windows, shapes = _windows_and_shapes(kernel)
-    rolled = rolled_reader(problem, tiling)
-    rows = _spans(windows, shapes, 0, tiling.rows, rolled)
-    columns = _spans(windows, shapes, 1, tiling.columns)
-    inner = innermost(problem, tiling)
+    rolled = rolled_reader(problem, tiles)
+
+    def axes(axis: int, sizes: Array, rolled: Array) -> list[Axis]:
+        """Of each layer."""
+        pairs = list(zip(sizes.tolist(), rolled.tolist(), strict=True))
+        places = {pair: place for place, pair in enumerate(dict.fromkeys(pairs))}
+        spans = [_spans(windows, shapes, axis, *pair) for pair in places]
+        which = np.array([places[pair] for pair in pairs], np.int64)
+        return [Axis(own, which) for own in zip(*spans, strict=True)] if spans else [Axis((), which)] * len(windows)
+
+    rows, columns = axes(0, tiles.rows, rolled), axes(1, tiles.columns, 0 * rolled)
+    inner = innermost(problem, tiles)
     parts = [kernel.share.groups if cut else 1 for cut in cut_sections(kernel)]
     return [
-        Layer(*each, rolled=number == rolled > 0, parts=parts[number])
-        for number, each in enumerate(zip(kernel.sections, rows, columns, inner, strict=True))
+        Layer(section, rows[number], columns[number], inner[number], (rolled == number) & (rolled > 0), parts[number])
+        for number, section in enumerate(kernel.sections)
     ]
 
 
@@ -140,7 +188,7 @@ def _windows_and_shapes(kernel: Kernel) -> tuple[tuple[Window, ...], tuple[tuple
 
 @lru_cache(maxsize=1024)
 def _spans(
-    windows: tuple[Window, ...], outputs: tuple[tuple[int, ...], ...], axis: int, size: int, rolled: int = 0
+    windows: tuple[Window, ...], outputs: tuple[tuple[int, ...], ...], axis: int, size: int, rolled: int
 ) -> list[Spans]:
     """Of the layers' rows (``axis`` 0) or columns, for tiles of ``size`` of the last. ``rolled``: of what this layer
     reads, only what the tile before did not have is made."""
@@ -165,67 +213,84 @@ def _spans(
     return spans
 
 
-def chain_tilings(problem: Problem) -> list[ChainTiling]:
+def chain_tilings(problem: Problem) -> ChainTiles:
     """Tilings of a chain that may fit, the cheapest first."""
-    kernel = problem.kernel
-    _, groups, height, width = problem.output
-    chunks = [count for count in sizes_worth_trying(kernel.section.input_groups) if count in CHUNKS] or [0]
-    if kernel.section.input_groups:
-        chunks.append(kernel.section.input_groups)
-    candidates: list[tuple[float, int, ChainTiling]] = []
-    ways = WAYS_IN_MODE if any(section.tapped for section in kernel.sections) else WAYS
-    widths = 0
-    for columns in sizes_worth_trying(width):
-        before = len(candidates)
-        for rows, reduction, group in product(
-            sizes_worth_trying(height), dict.fromkeys(chunks), sizes_worth_trying(groups)
-        ):
-            if reduction < kernel.section.input_groups and group < groups:
-                continue  # what is read in chunks would be computed again for each tile of channels
-            for tile in with_rolled(problem, ChainTiling(group, rows, columns, reduction, "yxc", 1, 1, 1)):
-                tiling = _first_that_fits(problem, tile, ways)
-                cost = chain_estimate(problem, tiling) if tiling is not None else None
-                if tiling is not None and cost is not None:
-                    candidates.append((cost, len(candidates), tiling))
-        widths += len(candidates) > before
-        if widths == SPANS_KEPT and kernel.section.input_groups:
+    found: list[ChainTiles] = []
+    for columns in sizes_worth_trying(problem.output[3]):
+        if len(fitting := _fitted(problem, _tiles_of_width(problem, columns))):
+            found.append(fitting)
+        if len(found) == SPANS_KEPT and problem.kernel.section.input_groups:
             break
-    return [tiling for _, _, tiling in sorted(candidates, key=lambda entry: entry[:2])]
+    candidates = ChainTiles.joined(found)
+    return candidates.take(np.argsort(chain_estimates(problem, candidates), kind="stable"))
 
 
-def with_rolled(problem: Problem, tile: ChainTiling) -> Iterator[ChainTiling]:
-    """A tile, and where that is something else the same with its tiles one below the other and rows that stay."""
-    yield tile
-    rolling = replace(tile, order="xyc", rolling=True)
-    if rolled_reader(problem, rolling):
-        yield rolling
+def _tiles_of_width(problem: Problem, columns: int) -> ChainTiles:
+    """Tiles of so many columns, and how they may roll."""
+    _, groups, height, _ = problem.output
+    inner = problem.kernel.section.input_groups
+    chunks = dict.fromkeys([*(count for count in sizes_worth_trying(inner) if count in CHUNKS), inner])
+    sizes = product(sizes_worth_trying(height), chunks, sizes_worth_trying(groups))
+    return with_rolled(problem, [
+        ChainTiling(group, rows, columns, reduction, "yxc", 1, 1, 1) for rows, reduction, group in sizes
+        # What is read in chunks would be computed again for each tile of channels.
+        if reduction == inner or group == groups
+    ])  # fmt: skip
 
 
-def _first_that_fits(
-    problem: Problem, tile: ChainTiling, ways: Sequence[tuple[bool, bool, bool]]
-) -> ChainTiling | None:  # fmt: skip
-    """The tile with the largest epilogue that fits in any of the ways, and the first of these; None if none does. All
-    but the epilogue's buffers are the same for every epilogue, so they are counted once."""
-    config = problem.config
-    layers = layers_of(problem, tile)
-    free: list[tuple[ChainTiling, dict[Memory, int]]] = []
-    for resident, skewed, ahead in ways:
-        tiling = replace(tile, resident=resident, skewed=skewed, ahead=ahead)
-        used = _added(_buffers(problem, tiling, layers))
-        left = {memory: config.depth(memory) - entries for memory, entries in used.items()}
-        if min(left.values()) >= 0:
-            free.append((tiling, left))
-    if not free:
-        return None
-    whole = not divides_epilogue(problem, tile)
-    for groups, rows in epilogues(problem, tile.groups, tile.rows, tile.columns):
-        if groups > 1 and not whole:
-            continue
-        for tiling, left in free:
-            fitted = replace(tiling, epilogue_groups=groups, epilogue_rows=rows)
-            if all(entries <= left[memory] for memory, entries in _epilogue_buffers(fitted, layers[-1])):
-                return fitted
-    return None
+def with_rolled(problem: Problem, tiles: Iterable[ChainTiling]) -> ChainTiles:
+    """Each tile, and where that is something else the same with its tiles one below the other and rows that stay."""
+    plain = ChainTiles.of(tiles)
+    both = plain.take(np.repeat(np.arange(len(plain)), 2))
+    rolling = np.arange(len(both)) % 2 == 1
+    return _that_roll(problem, replace(both, order=np.where(rolling, "xyc", both.order), rolling=rolling))
+
+
+def _that_roll(problem: Problem, tilings: Iterable[ChainTiling]) -> ChainTiles:
+    """The tilings without those whose rows would stay and cannot."""
+    tiles = ChainTiles.of(tilings)
+    return tiles.take(~tiles.rolling | (rolled_reader(problem, tiles) > 0))
+
+
+def _fitted(problem: Problem, tiles: ChainTiles) -> ChainTiles:
+    """The tiles with the largest epilogues that fit in any of the ways, and the first of these; without those of which
+    none does."""
+    in_mode = any(section.tapped for section in problem.kernel.sections)
+    ways = np.array(WAYS_IN_MODE if in_mode else WAYS)
+
+    def in_ways(chosen: Array, tiles: ChainTiles) -> ChainTiles:
+        resident, skewed, ahead = chosen.T
+        return replace(tiles, resident=resident, skewed=skewed, ahead=ahead)
+
+    number = np.arange(len(tiles))
+    tried = in_ways(np.tile(ways, (len(tiles), 1)), tiles.take(np.repeat(number, len(ways))))
+    room = _room_for_epilogues(problem, tried).reshape(-1, len(ways))
+    groups, rows = _largest_epilogues(problem, tiles, room.max(axis=1)).T
+    way = np.argmax(room >= (groups * rows * tiles.columns)[:, None], axis=1)
+    return in_ways(ways[way], replace(tiles, epilogue_groups=groups, epilogue_rows=rows)).take(groups > 0)
+
+
+def _room_for_epilogues(problem: Problem, tiles: ChainTiles) -> Array:
+    """Entries that a part of a tile may have; -1 where all else does not fit."""
+    config, layers = problem.config, layers_of(problem, tiles)
+    used = _added(_buffers(tiles, layers), len(tiles))
+    left = {memory: config.depth(memory) - entries for memory, entries in used.items()}
+    copies = {memory: times for memory, times in _copies_of_epilogue(layers[-1].section) if times > 0}
+    room = np.min([left[memory] // times for memory, times in copies.items()], axis=0)
+    fitting: Array = np.where(np.min(list(left.values()), axis=0) >= 0, room, -1)
+    return fitting
+
+
+def _largest_epilogues(problem: Problem, tiles: ChainTiles, room: Array) -> Array:
+    """Groups and rows of the largest part of each tile that has at most so many entries; 0 where none has."""
+    whole = ~divides_epilogue(problem, tiles)
+    sizes = (each.tolist() for each in (tiles.groups, tiles.rows, tiles.columns, whole, room))
+    found = [
+        next(((group, row) for group, row in epilogues(problem, groups, rows, columns)
+              if (whole or group == 1) and group * row * columns <= room), (0, 0))
+        for groups, rows, columns, whole, room in zip(*sizes, strict=True)
+    ]  # fmt: skip
+    return np.array(found, np.int64).reshape(-1, 2)
 
 
 WAYS = ((True, True, True), (True, True, False), (False, True, False))
@@ -240,9 +305,11 @@ CHUNKS = (1, 2)
 def chain_space(problem: Problem) -> list[tuple[ChainTiling, float]]:
     """Tilings of a chain that may fit, with their estimates, the cheapest first: wider than what the default is chosen
     from. Of each tile every way that fits, and the two largest epilogues."""
-    found = [(tiling, chain_estimate(problem, tiling)) for tile in chain_tiles(problem)
-             for tiling in ways_of(problem, tile)]  # fmt: skip
-    return sorted(((tiling, cost) for tiling, cost in found if cost is not None), key=lambda each: each[1])
+    tiles = _that_roll(problem, chain.from_iterable(_ways_of(problem, tile) for tile in chain_tiles(problem)))
+    costs = chain_estimates(problem, tiles)
+    order = np.argsort(costs, kind="stable")
+    order = order[costs[order] < np.inf]
+    return list(zip(tiles.take(order), costs[order].tolist(), strict=True))
 
 
 def chain_tiles(problem: Problem) -> Iterator[ChainTiling]:
@@ -256,55 +323,63 @@ def chain_tiles(problem: Problem) -> Iterator[ChainTiling]:
             yield ChainTiling(group, rows, columns, reduction, "yxc", 1, 1, 1)
 
 
-def ways_of(problem: Problem, tile: ChainTiling) -> Iterator[ChainTiling]:
+def ways_of(problem: Problem, tile: ChainTiling) -> ChainTiles:
     """A tile in all ways, whether they fit or not."""
+    return _that_roll(problem, _ways_of(problem, tile))
+
+
+def _ways_of(problem: Problem, tile: ChainTiling) -> Iterator[ChainTiling]:
+    """Those of :func:`ways_of`, and some whose rows cannot stay."""
     _, _, height, width = problem.output
     for part, part_row in islice(epilogues(problem, tile.groups, tile.rows, tile.columns), 2):
         orders = ("yxc", "xyc") if tile.rows < height and tile.columns < width else ("yxc",)
         for order, (resident, skewed, ahead) in product(orders, product((True, False), repeat=3)):
             plain = replace(tile, order=order, epilogue_groups=part, epilogue_rows=part_row, resident=resident,
                             skewed=skewed, ahead=ahead)  # fmt: skip
-            yield from with_rolled(problem, plain) if order == orders[0] else (plain,)
+            yield plain
+            if order == orders[0]:
+                yield replace(plain, order="xyc", rolling=True)
 
 
-def chain_estimate(problem: Problem, tiling: ChainTiling) -> float | None:
-    """Cycles, roughly; None if the tiling does not fit the scratchpads."""
-    config = problem.config
+def chain_estimates(problem: Problem, tilings: Iterable[ChainTiling]) -> Array:
+    """Cycles of each tiling, roughly; infinite for those that do not fit the scratchpads."""
+    config, tiling = problem.config, ChainTiles.of(tilings)
     layers = layers_of(problem, tiling)
     first = layers[0]
-    used = _used(problem, tiling, layers)
-    fill = max(entries / config.depth(memory) for memory, entries in used.items())
-    if fill > 1:
-        return None
-    tiles = len(first.rows.made) * len(first.columns.made) * problem.output[0]
+    used = _used(tiling, layers)
+    fill = np.max([entries / config.depth(memory) for memory, entries in used.items()], axis=0)
+    tiles = first.rows.tiles * first.columns.tiles * problem.output[0]
     instructions = tiles * sum(_turns(layer, tiling, problem) for layer in layers)
     matrix, vector, traffic = _work_of(problem, tiling, layers, tiles)
-    matrix += TURN_OVERHEAD * instructions
+    matrix = matrix + TURN_OVERHEAD * instructions
     loading = first.read * first.read_groups * Scratchpad.INP.dram_bytes(config) / problem.bytes_per_cycle
-    waiting, weights = 0.0, first.kept_matrices
-    if not tiling.ahead and used[Memory.INP] + _held(first, tiling) > config.inp_depth:
-        waiting = (tiles - 1) * loading
+    behind = ~tiling.ahead & (used[Memory.INP] + _held(first, tiling) > config.inp_depth)
+    waiting = np.where(behind, (tiles - 1) * loading, 0.0)
+    weights: Array | float = first.kept_matrices
     if not any(layer.section.tapped for layer in layers):  # the vector engine does not wait for what is loaded
-        matrix, waiting = matrix + waiting, 0.0
-    elif not tiling.resident:
-        weights /= _turns(layers[1], tiling, problem)  # they are loaded where their result is read
+        matrix, waiting = matrix + waiting, 0 * waiting
+    else:  # they are loaded where their result is read
+        weights = np.where(tiling.resident, weights, weights / _turns(layers[1], tiling, problem))
     if not all(layer.section.matrix_weights for layer in layers):
-        again = first.made * min(_inner_groups(tiling), first.groups)
-        if not tiling.skewed:  # the engines wait for each other
-            matrix, vector = matrix + vector, 0.0
-        elif used[Memory.ACC] + again > ROOMY * config.acc_depth:  # products wait until results left their place
-            matrix += first.all_made * first.groups
-    cycles = max(matrix, vector, traffic / problem.bytes_per_cycle)
-    waiting += loading + weights * matrix_bytes(first.section, config) / problem.bytes_per_cycle
-    return (cycles + waiting + (matrix + vector) / (2 * instructions)) * (1 + TIGHT_PENALTY * (fill > ROOMY))
+        again = first.made * np.minimum(_inner_groups(tiling), first.groups)
+        # Products wait until results left their place.
+        waits = used[Memory.ACC] + again > ROOMY * config.acc_depth
+        beside = matrix + np.where(waits, first.all_made * first.groups, 0)
+        # Where layers are not skewed the engines wait for each other.
+        matrix, vector = np.where(tiling.skewed, beside, matrix + vector), np.where(tiling.skewed, vector, 0.0)
+    cycles = np.maximum(np.maximum(matrix, vector), traffic / problem.bytes_per_cycle)
+    waiting = waiting + (loading + weights * matrix_bytes(first.section, config) / problem.bytes_per_cycle)
+    tight = 1 + TIGHT_PENALTY * (fill > ROOMY)
+    return np.where(fill > 1, np.inf, (cycles + waiting + (matrix + vector) / (2 * instructions)) * tight)
 
 
 def _work_of(
-    problem: Problem, tiling: ChainTiling, layers: Sequence[Layer], tiles: int
-) -> tuple[float, float, float]:  # fmt: skip
+    problem: Problem, tiling: ChainTiles, layers: Sequence[Layer], tiles: Array
+) -> tuple[Array, Array, Array]:  # fmt: skip
     """Cycles of the array and of the vector engine, and bytes of DRAM."""
     config = problem.config
-    matrix, vector, traffic = 0.0, 0.0, 0.0
+    matrix, vector, traffic = (np.zeros(len(tiling)) for _ in range(3))
+    times = np.where(tiling.resident, 1, tiles)
     for number, layer in enumerate(layers):
         stages = layer.section.stages
         entries = layer.all_made * layer.groups
@@ -316,7 +391,6 @@ def _work_of(
         vector += entries * (len(stages.vector) - (not last))
         if not last:
             vector += layers[number + 1].all_read * layers[number + 1].read_groups
-        times = 1 if tiling.resident else tiles
         parameters = layer.groups * layer.parameters * Scratchpad.ACC.dram_bytes(config)
         constants = layer.kept_matrices * matrix_bytes(layer.section, config) + parameters
         traffic += constants * times + entries * len(stages.widened) * config.out_bytes
@@ -325,62 +399,70 @@ def _work_of(
     return matrix, vector, traffic
 
 
-def _turns(layer: Layer, tiling: ChainTiling, problem: Problem) -> int:
+def _turns(layer: Layer, tiling: ChainTiles, problem: Problem) -> Array:
     """Instructions of a layer's anchor in one tile."""
     last = problem.kernel.section
-    if layer.section is last:
-        return -(-last.input_groups // tiling.reduction) if last.input_groups else -(-layer.groups // tiling.groups)
-    return _turns(Layer(last, layer.rows, layer.columns, layer.inner), tiling, problem) if layer.inner else 1
+    groups = layer.groups if layer.section is last else last.output[1]
+    turns = -(-last.input_groups // tiling.reduction) if last.input_groups else -(-groups // tiling.groups)
+    return turns if layer.section is last else np.where(layer.inner, turns, 1)
 
 
-def _used(problem: Problem, tiling: ChainTiling, layers: list[Layer]) -> dict[Memory, int]:
-    return _added(chain(_buffers(problem, tiling, layers), _epilogue_buffers(tiling, layers[-1])))
+def _used(tiling: ChainTiles, layers: list[Layer]) -> dict[Memory, Array]:
+    return _added(chain(_buffers(tiling, layers), _epilogue_buffers(tiling, layers[-1])), len(tiling))
 
 
-def _added(buffers: Iterable[tuple[Memory, int]]) -> dict[Memory, int]:
-    used = dict.fromkeys(SCRATCHPADS, 0)
+def _added(buffers: Iterable[tuple[Memory, Array | int]], count: int) -> dict[Memory, Array]:
+    used = {memory: np.zeros(count, np.int64) for memory in SCRATCHPADS}
     for memory, entries in buffers:
         used[memory] += entries
     return used
 
 
-def _inner_groups(tiling: ChainTiling) -> int:
+def _inner_groups(tiling: ChainTiles) -> Array:
     """Groups of what is read in the innermost loop."""
-    return tiling.reduction or tiling.groups
+    return np.where(tiling.reduction > 0, tiling.reduction, tiling.groups)
 
 
-def _held(layer: Layer, tiling: ChainTiling) -> int:
+def _held(layer: Layer, tiling: ChainTiles) -> Array:
     """Entries of a layer's input that are there at once."""
-    return layer.read * (min(_inner_groups(tiling), layer.read_groups) if layer.inner else layer.read_groups)
+    groups = np.where(layer.inner, np.minimum(_inner_groups(tiling), layer.read_groups), layer.read_groups)
+    held: Array = layer.read * groups
+    return held
 
 
-def _buffers(problem: Problem, tiling: ChainTiling, layers: list[Layer]) -> Iterator[tuple[Memory, int]]:
+def _buffers(tiling: ChainTiles, layers: list[Layer]) -> Iterator[tuple[Memory, Array | int]]:
     """What is in the scratchpads at once, beside what the last layer's epilogue has."""
     last = layers[-1]
     inner_groups = _inner_groups(tiling)
     for number, layer in enumerate(layers):
         stages = layer.section.stages
-        copies = 2 if (tiling.skewed and not layer.rolled if number else tiling.ahead) else 1
-        yield (Memory.INP if layer.section.matrix_weights else Memory.ACC), _held(layer, tiling) * copies
+        twice = tiling.skewed & ~layer.rolled if number else tiling.ahead
+        yield (Memory.INP if layer.section.matrix_weights else Memory.ACC), _held(layer, tiling) * (1 + twice)
         if layer is last:
             made = tiling.groups
         else:
-            made = min(inner_groups, layer.groups) if layers[number + 1].inner else layer.groups
+            inner = layers[number + 1].inner
+            made = np.where(inner, np.minimum(inner_groups, layer.groups), layer.groups)
         yield Memory.ACC, made * layer.made
         if layer is not last:
             yield Memory.ACC, made * layer.made * (len(stages.vector) - 1 - len(stages.in_place) + len(stages.widened))
-        constants = layer.groups if tiling.resident or layer is last else 2 * made
+        constants = layer.groups if layer is last else np.where(tiling.resident, layer.groups, 2 * made)
         yield Memory.ACC, constants * layer.parameters + layer.section.shared_parameters
         if layer.section.matrix_weights:
-            weights = layer.matrices if tiling.resident else layer.matrices * made // layer.groups
-            if not tiling.resident and layer is last and layer.inner and layer.section.input_groups:
-                weights = layer.matrices * tiling.reduction // layer.section.input_groups
-            yield Memory.WGT, weights * (1 if tiling.resident else 2)
+            streamed = layer.matrices * made // layer.groups
+            if layer is last and layer.section.input_groups:
+                chunk = layer.matrices * tiling.reduction // layer.section.input_groups
+                streamed = np.where(layer.inner, chunk, streamed)
+            yield Memory.WGT, np.where(tiling.resident, layer.matrices, 2 * streamed)
 
 
-def _epilogue_buffers(tiling: ChainTiling, last: Layer) -> Iterator[tuple[Memory, int]]:
+def _epilogue_buffers(tiling: ChainTiles, last: Layer) -> Iterator[tuple[Memory, Array]]:
     """What the vector stages of the last layer have at once."""
-    stages = last.section.stages
-    part = tiling.epilogue_groups * tiling.epilogue_rows * max(last.columns.made)
-    yield Memory.ACC, part * (len(stages.vector) - 1 - len(stages.in_place) + len(stages.widened))
-    yield Memory.OUT, part
+    part = tiling.epilogue_groups * tiling.epilogue_rows * last.columns.made
+    return ((memory, part * times) for memory, times in _copies_of_epilogue(last.section))
+
+
+def _copies_of_epilogue(last: Section) -> tuple[tuple[Memory, int], ...]:
+    """How often the vector stages of the last layer have a part of a tile at once."""
+    stages = last.stages
+    return (Memory.ACC, len(stages.vector) - 1 - len(stages.in_place) + len(stages.widened)), (Memory.OUT, 1)

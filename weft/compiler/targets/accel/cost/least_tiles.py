@@ -8,7 +8,7 @@ conflicts of banks and waits in between count nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -18,10 +18,10 @@ import numpy as np
 from .....hw.isa import Scratchpad
 from ..operators.builder import Window
 from ..schedule.tiling import CHANNEL_AXES, ChainTiling, Problem, Tiling
-from .chain_tiling import Layer, layers_of
+from .chain_tiling import Axis, Layer, Spans, layers_of
 from .space import PORTIONS, THREADS, needs, read_by
 from .tile_costs import TileLoops, chunks_of, row_cycles_of
-from .tiles import Array, Tiles
+from .tiles import Array, ChainTiles, Tiles
 
 
 def least_of(problem: Problem, tilings: Sequence[Tiling], *, relaxed: bool = False) -> Array:
@@ -185,32 +185,37 @@ def _inside(start: int, stop: int, step: int, extent: int) -> int:
     return len(range(begin, min(stop, extent), step))
 
 
-def least_of_chain(problem: Problem, tiling: ChainTiling, *, relaxed: bool = False) -> float:
-    """A lower bound for a tiling of a chain. ``relaxed``: for every way, order and epilogue of its tile, with rows that
-    stay or without."""
+def least_of_chains(problem: Problem, tilings: Iterable[ChainTiling], *, relaxed: bool = False) -> Array:
+    """A lower bound for each tiling of a chain. ``relaxed``: for every way, order and epilogue of its tile, with rows
+    that stay or without."""
     config, rate, latency = problem.config, problem.bytes_per_cycle, problem.rate.latency
-    layers, least = layers_of(problem, tiling), needs(problem)
+    tiles, least = ChainTiles.of(tilings), needs(problem)
+    layers = layers_of(problem, tiles)
     first, last = layers[0], layers[-1]
     array = sum(layer.products for layer in layers if layer.section.matrix_weights)
-    vector = float(sum(_on_vector_engine(layer) for layer in layers))
-    rows, columns = _loaded(problem, first)
+    vector = sum(_on_vector_engine(layer) for layer in layers)
     entry = Scratchpad.INP.dram_bytes(config) if first.section.matrix_weights else config.out_bytes
     data = read_by(problem.kernel.output, first.section.stages.data)
-    every = first.section.output[0] * first.read_groups * sum(rows) * sum(columns) * entry
-    loaded = sum(least.read.values()) + max(0, every - least.read.get(data, every))
-    if not (relaxed or tiling.resident):
-        again = len(last.rows.made) * len(last.columns.made) * problem.output[0] - 1
-        for layer in layers:
-            loaded += again * least.read.get(layer.section.matrix_weights, 0)
-    begin = rows[0] * columns[0] * (1 if first.inner else first.read_groups) * entry
-    part = min(last.rows.made) * min(last.columns.made) if tiling.epilogue_rows >= tiling.rows and not relaxed else 1
+    in_all, at_first = _loaded(problem, first, data)
+    every = first.section.output[0] * first.read_groups * in_all * entry
+    loaded = sum(least.read.values()) + np.maximum(0, every - least.read.get(data, every))
+    if not relaxed:
+        again = last.rows.tiles * last.columns.tiles * problem.output[0] - 1
+        weights = sum(least.read.get(layer.section.matrix_weights, 0) for layer in layers)
+        loaded = loaded + np.where(tiles.resident, 0, again * weights)
+    begin = at_first * np.where(first.inner, 1, first.read_groups) * entry
+    part = np.ones(len(tiles), np.int64)
+    if not relaxed:
+        smallest = last.rows.each(lambda spans: min(spans.made)) * last.columns.each(lambda spans: min(spans.made))
+        part = np.where(tiles.epilogue_rows >= tiles.rows, smallest, part)
     end = part * config.out_bytes / rate + latency
     of_last = part * sum(name not in dict(last.section.repeated) for name in last.section.stages.vector)
-    engines = max(array + of_last, vector) if last.section.matrix_weights else max(array, vector)
-    return 2 * latency + float(max(begin / rate + engines + end, _of_bus(problem, loaded, least.written)))
+    engines = np.maximum(array + of_last if last.section.matrix_weights else array, vector)
+    cycles: Array = np.maximum(begin / rate + engines + end, _of_bus(problem, loaded, least.written))
+    return 2 * latency + cycles
 
 
-def _on_vector_engine(layer: Layer) -> int:
+def _on_vector_engine(layer: Layer) -> Array:
     """Cycles of the vector engine for what all tiles make of a layer: its stages, of which those of a layer that
     another one reads end with a copy, and its taps, if it is no matter of the array."""
     section = layer.section
@@ -219,14 +224,22 @@ def _on_vector_engine(layer: Layer) -> int:
     return layer.all_made * layer.groups * (stages + (0 if section.matrix_weights else layer.taps))
 
 
-def _loaded(problem: Problem, first: Layer) -> tuple[list[int], list[int]]:
-    """Rows and columns that each tile loads of the chain's input."""
-    data = read_by(problem.kernel.output, first.section.stages.data)
+def _loaded(problem: Problem, first: Layer, data: str) -> tuple[Array, Array]:
+    """Pixels of the chain's input, ``data``, that all tiles load, and those of the first tile."""
     shape = next(each.shape for each in problem.kernel.inputs if each.name == data)
     window = first.section.window
-    step = window.row_step if window is not None else 1
-    rows, columns = first.rows, first.columns
-    return ([_inside(start, start + (count - 1) * step + 1, step, shape[2])
-             for start, count in zip(rows.start, rows.read, strict=True)],
-            [_inside(start, start + count, 1, shape[3])
-             for start, count in zip(columns.start, columns.read, strict=True)])  # fmt: skip
+    row_step = window.row_step if window is not None else 1
+
+    def of_tile(spans: Spans, tile: int, step: int, extent: int) -> int:
+        start = spans.start[tile]
+        return _inside(start, start + (spans.read[tile] - 1) * step + 1, step, extent)
+
+    def along(axis: Axis, step: int, extent: int) -> tuple[Array, Array]:
+        every = axis.each(lambda spans: sum(of_tile(spans, tile, step, extent) for tile in range(len(spans.read))))
+        return every, axis.each(lambda spans: of_tile(spans, 0, step, extent))
+
+    (rows, first_rows), (columns, first_columns) = (
+        along(first.rows, row_step, shape[2]),
+        along(first.columns, 1, shape[3]),
+    )
+    return rows * columns, first_rows * first_columns

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, overload
+from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from .....hw.memories import Memory
-from ..schedule.tiling import Tiling
+from ..schedule.tiling import ChainTiling, Tiling
 
 Array = npt.NDArray[Any]
 """One value a tiling."""
 
+AnyTiling = TypeVar("AnyTiling", bound=Tiling, covariant=True)
+
+TYPES: dict[str, type[np.generic]] = {"int": np.int64, "str": np.str_, "bool": np.bool_}
+"""Of arrays, by the type of the field that they hold."""
+
 
 @dataclass(frozen=True, eq=False)
-class Tiles(Sequence[Tiling]):
-    """Tilings of one kernel: the fields of :class:`Tiling` as arrays."""
+class _Tiles(Sequence[AnyTiling], Generic[AnyTiling]):
+    """The fields of :class:`Tiling` as arrays."""
 
     groups: Array
     rows: Array
@@ -30,37 +35,61 @@ class Tiles(Sequence[Tiling]):
     threads: Array
     portion: Array
 
-    @staticmethod
-    def of(tilings: Iterable[Tiling]) -> Tiles:
-        if isinstance(tilings, Tiles):
+    one: ClassVar[type[Any]]
+    """The class of one of them."""
+
+    @classmethod
+    def of(cls, tilings: Iterable[Tiling]) -> Self:
+        if isinstance(tilings, cls):
             return tilings
         listed = list(tilings)
-        return Tiles(*(np.array([getattr(each, name) for each in listed], kind) for name, kind in FIELDS.items()))
+        return cls(*(np.array([getattr(each, field.name) for each in listed], TYPES[str(field.type)])
+                     for field in fields(cls.one)))  # fmt: skip
 
-    def take(self, places: Array) -> Tiles:
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        return cls(*map(np.concatenate, zip(*(part.arrays for part in parts), strict=True))) if parts else cls.of(())
+
+    @property
+    def arrays(self) -> list[Array]:
+        """One a field."""
+        return [getattr(self, field.name) for field in fields(self)]
+
+    def take(self, places: Array) -> Self:
         """Those at ``places``, or where it is true."""
-        return Tiles(*(getattr(self, name)[places] for name in FIELDS))
-
-    @staticmethod
-    def joined(parts: Sequence[Tiles]) -> Tiles:
-        return Tiles(*(np.concatenate([getattr(part, name) for part in parts]) for name in FIELDS))
+        return type(self)(*(array[places] for array in self.arrays))
 
     def __len__(self) -> int:
         return len(self.groups)
 
     @overload
-    def __getitem__(self, place: int) -> Tiling: ...
+    def __getitem__(self, place: int) -> AnyTiling: ...
     @overload
-    def __getitem__(self, place: slice) -> Tiles: ...
-    def __getitem__(self, place: int | slice) -> Tiling | Tiles:
+    def __getitem__(self, place: slice) -> Self: ...
+    def __getitem__(self, place: int | slice) -> AnyTiling | Self:
         if isinstance(place, slice):
-            return Tiles(*(getattr(self, name)[place] for name in FIELDS))
-        return Tiling(*(getattr(self, name)[place].item() for name in FIELDS))
+            return type(self)(*(array[place] for array in self.arrays))
+        tiling: AnyTiling = self.one(*(array[place].item() for array in self.arrays))
+        return tiling
 
 
-FIELDS: dict[str, type[np.generic]] = {
-    each.name: np.str_ if each.name == "order" else np.int64 for each in fields(Tiling)
-}
+@dataclass(frozen=True, eq=False)
+class Tiles(_Tiles[Tiling]):
+    """Tilings of one kernel."""
+
+    one = Tiling
+
+
+@dataclass(frozen=True, eq=False)
+class ChainTiles(_Tiles[ChainTiling]):
+    """Tilings of one chain."""
+
+    resident: Array
+    skewed: Array
+    ahead: Array
+    rolling: Array
+
+    one = ChainTiling
 
 
 @dataclass(frozen=True)

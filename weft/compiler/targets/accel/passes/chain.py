@@ -25,7 +25,7 @@ from ....passes.manager import Counted, Pass
 from ...errors import CompileError
 from ...memory_plan import aligned
 from ...target import Job, Measure
-from ..cost.chain_tiling import chain_estimate, chain_tilings
+from ..cost.chain_tiling import chain_estimates, chain_tilings
 from ..link.alone import kernel_program
 from ..link.chain_plan import PLAN, ChainPlan
 from ..link.compile_kernel import generate_slice
@@ -242,8 +242,9 @@ class _Proposer:
         forms = forms_of(self.config, part)
         for name in (MODE,) if MODE in forms else forms:
             problem = Problem(self.config, lower_function(self._whole(part, name)), 1, rate=self.rate)
-            for tiling in chain_tilings(problem)[: TRIED_IN_MODE if name == MODE else TRIED]:
-                found.append((name, tiling, chain_estimate(problem, tiling) or float("inf")))
+            tilings = chain_tilings(problem)[: TRIED_IN_MODE if name == MODE else TRIED]
+            costs = chain_estimates(problem, tilings).tolist()
+            found += [(name, tiling, cost) for tiling, cost in zip(tilings, costs, strict=True)]
         return found
 
     def _whole(self, part: Sequence[Call], form: str) -> Function:

@@ -10,6 +10,9 @@ later than the one before it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
 
 from ....tensor.ir import Block, Var
 from ....tensor.schedule import Schedule
@@ -91,7 +94,7 @@ def attach_chain(
     at = {True: loops[-1], False: loops[picture]}
     places = innermost(problem, tiling)
     readers = list(zip(kernel.sections, places, strict=True))
-    rolled = rolled_reader(problem, tiling)
+    rolled = int(rolled_reader(problem, tiling))
     exact = rolled > 0  # rows are rolled where a tile fills its buffer
     moved: dict[str, str] = {}
     for number, (section, place) in reversed(list(enumerate(readers))):
@@ -126,43 +129,46 @@ def cut_sections(kernel: Kernel) -> list[bool]:
     return cut
 
 
-def innermost(problem: Problem, tiling: ChainTiling) -> list[bool]:
+def innermost(problem: Problem, tiling: Any) -> list[Any]:
     """For each layer, whether its input is there for the innermost loop only: a chunk of the last reduction or a tile
-    of channels. Otherwise it is there for all channels of a part of the picture."""
+    of channels. Otherwise it is there for all channels of a part of the picture. Of many tilings at once these are
+    arrays, as their sizes are."""
     kernel = problem.kernel
     last = kernel.section
     places = [not last.input_groups or tiling.reduction < last.input_groups]
     for producer in reversed(kernel.producers):
-        places.insert(0, not producer.input_groups and places[0])
+        places.insert(0, (not producer.input_groups) & places[0])
     return places
 
 
-def rolled_reader(problem: Problem, tiling: ChainTiling) -> int:
+def rolled_reader(problem: Problem, tiling: Any) -> Any:
     """The number of the layer whose windows find a part of their rows where the tile above left them; 0 if none does.
+    Of many tilings at once it is an array, as their sizes are.
 
     It is one that the vector engine computes, since what that reads lies in the accumulator, in which rows can be
     moved: the last whose windows of neighbouring tiles meet in at most half of their rows. The tiles of a column must
     follow one another.
     """
-    if not tiling.rolling:
-        return 0
-    kernel, loops = problem.kernel, tile_loops(problem, tiling)
-    rows = [loop.axis for loop in loops].index("y")
-    chunks = -(-kernel.section.input_groups // tiling.reduction) if kernel.section.input_groups else 1
-    inside = {True: [*(loop.extent for loop in loops[rows + 1 :]), chunks],
-              False: [loop.extent for loop in loops[rows + 1 : -1]]}  # fmt: skip
+    kernel = problem.kernel
+    _, groups, height, width = problem.output
+    beside = (tiling.order == "yxc") & (tiling.columns < width)
+    inside = (tiling.groups < groups) | (tiling.reduction < kernel.section.input_groups)
+    reader, left = 0 * tiling.rows, tiling.rolling & (tiling.rows < height)  # left: those of which it is not known yet
     made, apart = tiling.rows, tiling.rows
     in_place = {name for section in kernel.sections for name, _ in section.stages.in_place}
+    places = innermost(problem, tiling)
     for number in range(len(kernel.producers), 0, -1):
-        section, place = kernel.sections[number], innermost(problem, tiling)[number]
+        section = kernel.sections[number]
         if section.window is None:
-            return 0
+            return reader
         reach = (section.window.kernel[0] - 1) * section.window.dilations[0] + 1
         made, apart = (made - 1) * section.window.strides[0] + reach, apart * section.window.strides[0]
         on_vector_engine = not section.matrix_weights and section.stages.data not in in_place
-        if on_vector_engine and section.window.row_step == 1 and apart < made <= 2 * apart:
-            return number if loops[rows].extent > 1 and set(inside[place]) <= {1} else 0
-    return 0
+        if on_vector_engine and section.window.row_step == 1:
+            meets = left & (apart < made) & (made <= 2 * apart)
+            follows = np.logical_not(beside | places[number] & inside)
+            reader, left = np.where(meets & follows, number, reader), left & np.logical_not(meets)
+    return reader
 
 
 def _late(problem: Problem, tiling: ChainTiling, places: Sequence[bool]) -> dict[str, int]:
@@ -172,7 +178,7 @@ def _late(problem: Problem, tiling: ChainTiling, places: Sequence[bool]) -> dict
     if kernel.section.input_groups:
         in_picture *= -(-kernel.section.input_groups // tiling.reduction)
     late: dict[str, int] = {}
-    rolled = rolled_reader(problem, tiling)  # what it reads is there once, so it takes turns with what makes that
+    rolled = int(rolled_reader(problem, tiling))  # what it reads is there once, so it takes turns with what makes that
     now = 0
     for number, (section, place) in enumerate(zip(kernel.sections, places, strict=True)):
         step = 1 if place else in_picture
