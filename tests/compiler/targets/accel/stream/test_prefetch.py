@@ -7,7 +7,7 @@ import weft
 from weft.compiler.graph import call
 from weft.compiler.targets.accel.stream import issue_early, prefetch
 from weft.compiler.targets.accel.stream.conflicts import conflicts_of
-from weft.compiler.targets.accel.stream.prefetch import MARGIN, PIPELINE, QUEUED, prefetches
+from weft.compiler.targets.accel.stream.prefetch import MARGIN, PIPELINE_CYCLES, QUEUED, prefetches
 from weft.compiler.targets.accel.stream.stream import Access, Issue
 from weft.hw.config import PYNQ
 from weft.hw.dram_rate import USUAL_RATE, DramRate
@@ -20,7 +20,7 @@ from ..quantised_layers import layer, module_of, quantised, variable
 
 LONG, SMALL = 1000, 8
 ENTRIES = 4
-COST = ENTRIES * PYNQ.wgt_bytes // USUAL_RATE.bytes_per_cycle + PIPELINE
+COST = ENTRIES * PYNQ.wgt_bytes // USUAL_RATE.bytes_per_cycle + PIPELINE_CYCLES
 """Cycles of the bus that the weights of one product take."""
 
 
@@ -57,7 +57,7 @@ def classifier(products: int, loads: int, first: int = 100) -> list[Issue]:
 
 def test_weights_that_are_wanted_at_once_are_loaded_one_after_the_other_before() -> None:
     products, loads = 40, 60
-    period, last = LONG + PIPELINE + 1, SMALL + PIPELINE + 1
+    period, last = LONG + PIPELINE_CYCLES + 1, SMALL + PIPELINE_CYCLES + 1
     wanted = products * period + (loads - 1) * last  # the last load's
     before = [number for number, _ in moments(classifier(products, loads))]
     for behind, number in zip(range(loads, 0, -1), before, strict=True):
@@ -86,7 +86,7 @@ def test_time_that_others_use_is_not_given_away() -> None:
     busy[19] = Issue(tenth.instruction, tenth.reads, (*tenth.writes, gate))
     for each in transfers:
         each.reads = (gate,)
-    assert 500 * (ENTRIES * PYNQ.inp_bytes // 8 + PIPELINE) > 11 * LONG
+    assert 500 * (ENTRIES * PYNQ.inp_bytes // 8 + PIPELINE_CYCLES) > 11 * LONG
     assert moments(lone)[0][0] > 15
     assert moments([*busy[:20], *transfers, *busy[20:]])[0][0] < 10
 

@@ -58,7 +58,7 @@ def test_parts_bring_what_the_whole_does(
     rows: int, columns: int, gap: int, pads: tuple[int, ...], stores: list[tuple[int, int]], smallest: int, most: int,
     scratchpad: Scratchpad,
 ) -> None:  # fmt: skip
-    module.SMALLEST_PART, module.MOST_PARTS = smallest, most
+    module.SMALLEST_PART_ENTRIES, module.MOST_PARTS_OF_LOAD = smallest, most
     try:
         top, bottom, left, right = pads
         whole = Load(
@@ -82,7 +82,7 @@ def test_parts_bring_what_the_whole_does(
             (_, selector), *_ = issue.places[0]
             assert set(np.arange(4096)[selector].tolist()) == granules
     finally:
-        module.SMALLEST_PART, module.MOST_PARTS = 32, 8
+        module.SMALLEST_PART_ENTRIES, module.MOST_PARTS_OF_LOAD = 32, 8
 
 
 def test_rows_of_wide_entries_are_cut_and_say_what_they_read() -> None:

@@ -29,7 +29,7 @@ from .fit_scratchpads import why_not_kernel
 from .pack_layout import pack_function
 from .prices import HOST_STEP
 
-LEAST_GAIN = 1.25
+LEAST_SPEEDUP = 1.25
 """The layer has to become this many times faster, sorting included: that costs the host time and memory."""
 
 HOST_BYTES = 4
@@ -129,11 +129,11 @@ def _best(layer: _Layer, core: CoreConfig, rate: DramRate) -> _Phases | None:
     moved = sum(value.tensor_type.size for value in (*layer.node.args, layer.node))
     sorting = 2 * HOST_STEP + moved / HOST_BYTES
     plain = _cycles(layer.function, core, rate)
-    if plain < LEAST_GAIN * (layer.macs / core.macs_per_cycle + sorting):
+    if plain < LEAST_SPEEDUP * (layer.macs / core.macs_per_cycle + sorting):
         return None
     costs = {phases: _cycles(_dense(layer, phases), core, rate) + sorting for phases in choices}
     best = min(costs, key=lambda phases: (costs[phases], phases.count))
-    return best if math.isfinite(costs[best]) and plain >= LEAST_GAIN * costs[best] else None
+    return best if math.isfinite(costs[best]) and plain >= LEAST_SPEEDUP * costs[best] else None
 
 
 def _cycles(function: Function, core: CoreConfig, rate: DramRate) -> float:

@@ -24,7 +24,7 @@ from ..walk.emit import Emitter
 from ..walk.emit_nest import DramBuffer
 from .pack_layout import pack_function
 
-SURE = 0.5
+SURELY_FITTING_SHARE = 0.5
 """A kernel whose smallest tile takes this share of a scratchpad finds its space in one piece."""
 
 
@@ -69,7 +69,7 @@ def why_not_kernel(kernel: Kernel, core: CoreConfig) -> str:
     if kernel.stages.tables:  # on its way to the lanes a part of a table lies beside what is there for all tiles
         needed[Memory.ACC] += table_part(core)
     fullest = max(needed, key=lambda memory: needed[memory] / problem.rooms[memory])
-    if needed[fullest] > SURE * problem.rooms[fullest] and not _finds_room(kernel, core):
+    if needed[fullest] > SURELY_FITTING_SHARE * problem.rooms[fullest] and not _finds_room(kernel, core):
         return (
             f"its smallest tile needs {needed[fullest]} of the {problem.rooms[fullest]} entries of scratchpad "
             f"{fullest!r}, but not in one piece: a core with {fullest}_depth={2 * problem.rooms[fullest]} could run it"

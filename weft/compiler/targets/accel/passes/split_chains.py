@@ -20,7 +20,7 @@ from ..operators.share import WHOLE
 from ..schedule.tiling import ChainTiling, Problem
 from .function_signature import signature
 
-TRIED = 2
+TRIED_OF_EACH_CUT = 2
 """Tilings of a chain that are measured, of each cut."""
 
 
@@ -69,7 +69,7 @@ class SplitCosts:
             (part,) = own
             problem = Problem(self.config, part.kernel, 1, rate=self.rate)
             found = []
-            for tiling in islice(chain_tilings(problem), TRIED):
+            for tiling in islice(chain_tilings(problem), TRIED_OF_EACH_CUT):
                 try:
                     found.append(self._cycles(kernel_program(part.kernel, self.config, self.rate, tiling)))
                 except CompileError:

@@ -17,7 +17,7 @@ from ....graph.visit import calls, rewrite, use_counts
 from ....passes.manager import Pass
 from ..operators.packed_layout import Blocks
 
-LEAST_GAIN = 1.25
+LEAST_SPEEDUP = 1.25
 """Unfolding has to make the layer this many times faster: it costs the host time and memory."""
 
 
@@ -100,7 +100,7 @@ def _best(node: Call, written: Call, blocks: Blocks, bytes_per_cycle: int) -> _U
     }
     best = min(costs, key=lambda choice: (costs[choice].cycles(bytes_per_cycle), costs[choice].input_bytes))
     gain = costs[_PLAIN].cycles(bytes_per_cycle) / costs[best].cycles(bytes_per_cycle)
-    return best if gain >= LEAST_GAIN else _PLAIN
+    return best if gain >= LEAST_SPEEDUP else _PLAIN
 
 
 def _from_host(x: Expr) -> bool:

@@ -27,7 +27,7 @@ from .....hw.memories import Memory
 from .conflicts import Conflicts
 from .stream import TRANSFERS, Issue
 
-PIPELINE = 16
+PIPELINE_CYCLES = 16
 """Cycles from the last micro-op of an instruction to its end, about."""
 
 MARGIN = 1.1
@@ -124,7 +124,7 @@ def _cycles(config: CoreConfig, bandwidth: int, issues: Sequence[Issue]) -> list
     extents: dict[Engine, dict[int, int]] = {engine: {} for engine in Engine}
     found = []
     for issue in issues:
-        instruction, cycles = issue.instruction, PIPELINE
+        instruction, cycles = issue.instruction, PIPELINE_CYCLES
         match instruction:
             case Load():
                 cycles += instruction.rows * instruction.columns * bytes_each(config, instruction) // bandwidth

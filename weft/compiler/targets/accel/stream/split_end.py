@@ -17,10 +17,10 @@ from .split_loads import cut_load
 from .split_products import Product, products_of
 from .stream import Issue
 
-SMALLEST_PART = 16
+SMALLEST_LAST_PART_MICRO_OPS = 16
 """Micro-ops of a part: about as long as the array's pipeline."""
 
-MOST_PARTS = 8
+MOST_PARTS_OF_LAST_LOAD = 8
 """Of a load: each costs the bus some cycles."""
 
 
@@ -67,8 +67,8 @@ def _parts(product: Product) -> int:
     """As many equal ones as are long enough."""
     count = product.levels[-1][0]
     inner = prod(extent for extent, *_ in product.levels[:-1])
-    fitting = (parts for parts in range(MOST_PARTS, 1, -1) if count % parts == 0)
-    return next((parts for parts in fitting if count // parts * inner >= SMALLEST_PART), 1)
+    fitting = (parts for parts in range(MOST_PARTS_OF_LAST_LOAD, 1, -1) if count % parts == 0)
+    return next((parts for parts in fitting if count // parts * inner >= SMALLEST_LAST_PART_MICRO_OPS), 1)
 
 
 def _loop(product: Product, extent: int, issue: Issue) -> Issue:

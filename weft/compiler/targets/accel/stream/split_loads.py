@@ -23,10 +23,10 @@ from .stream import RECENT, TRANSFERS, Access, Issue, dram_access
 
 _maximum = np.maximum.reduce
 
-SMALLEST_PART = 32
+SMALLEST_PART_ENTRIES = 32
 """Entries: each part is an instruction of its own, and waits for DRAM by itself."""
 
-MOST_PARTS = 8
+MOST_PARTS_OF_LOAD = 8
 """Of a load."""
 
 CONCERNED = frozenset(
@@ -110,7 +110,7 @@ def _cuts_of_weights(config: CoreConfig, load: Load, touched_by: npt.NDArray[np.
 
 def _changes(needs: npt.NDArray[np.int32], entries: int) -> list[int]:
     """Where rows, or columns, need another instruction than those before. ``entries``: in each."""
-    least = max(SMALLEST_PART // entries, -(-len(needs) // MOST_PARTS), 1)
+    least = max(SMALLEST_PART_ENTRIES // entries, -(-len(needs) // MOST_PARTS_OF_LOAD), 1)
     cuts: list[int] = []
     for place in (np.flatnonzero(np.diff(needs)) + 1).tolist():
         if place - (cuts[-1] if cuts else 0) >= least and len(needs) - place >= least:

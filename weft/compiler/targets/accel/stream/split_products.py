@@ -23,10 +23,10 @@ from ...llvm.scan import scan
 from .accesses import Ints, runs_of
 from .stream import RECENT, Access, Issue
 
-SMALLEST_PART = 32
+SMALLEST_PART_MICRO_OPS = 32
 """Micro-ops of a part: shorter ones would not fill the array's pipeline."""
 
-MOST_PARTS = 64
+MOST_PARTS_OF_PRODUCT = 64
 """Of an instruction."""
 
 Level = tuple[int, int, int, int]
@@ -142,7 +142,7 @@ def products_of(issues: Sequence[Issue]) -> Iterator[tuple[int, Product]]:
 def _long_enough(product: Product) -> bool:
     """Whether each of its output groups may be a part."""
     *below, (groups, *_) = product.levels
-    return groups <= MOST_PARTS and prod(level[0] for level in below) >= SMALLEST_PART
+    return groups <= MOST_PARTS_OF_PRODUCT and prod(level[0] for level in below) >= SMALLEST_PART_MICRO_OPS
 
 
 def _access(memory: Memory, start: int, levels: Sequence[Level], operand: int) -> Access:
