@@ -17,7 +17,7 @@ from weft.hw.config import ISA_VERSION
 from weft.hw.isa import Engine, Fault, Finish, Instruction, Sync
 from weft.hw.programs import assemble
 from weft.hw.register_windows import GROUP_MEMBERS, WINDOW_BYTES
-from weft.hw.registers import MAGIC, Register, Status
+from weft.hw.registers import MAGIC, Register
 from weft.hw.relay_plan import RelayPlan, RelayRegister, settings_of_plan, settings_of_turns
 from weft.sim.system_rtl import RtlSystem
 from weft.sim.system_run import CoreProgram
@@ -79,10 +79,10 @@ class Still:
         self.dram = np.zeros(SIZE, np.uint8)
 
 
-def standing() -> tuple[SystemDriver, Window, list[Program]]:
+def standing(values: dict[int, int] | None = None) -> tuple[SystemDriver, Window, list[Program]]:
     """A driver of such cores, its window, and a program for each."""
     driver = SystemDriver(
-        core_constants(), cores_of(RELAY), Registers(), lambda size: buffer(cast("RtlSystem", Still()), size)
+        core_constants(), cores_of(RELAY), Registers(values), lambda size: buffer(cast("RtlSystem", Still()), size)
     )
     return driver, driver.allocate(SIZE), [Program(core * PAGE_BYTES, PAGE_BYTES, 0, 1) for core in range(3)]
 
@@ -108,8 +108,9 @@ def test_cores_begin_at_once_and_each_says_what_it_did() -> None:
     assert list(map(plain, first)) == list(map(plain, second))
     assert [run and run.cycles for run in first] == cycles_of(board)
     board.window.write(0, assemble(RELAY.cores[0], [LOST, Finish()]).tobytes())
+    before = board.block.read(Register.STATUS)
     alone = board.run(None, board.programs[1], None)
-    assert not board.block.read(Register.STATUS) & Status.RUNNING  # core 0 was not started
+    assert board.block.read(Register.STATUS) == before  # core 0 was not started, or it would have faulted
     assert alone[0] is alone[2] is None
     assert alone[1] is not None
     assert alone[1].fault is None
@@ -198,6 +199,18 @@ def test_cores_start_each_other_as_on_the_simulator() -> None:
         assert theirs is not None
         assert ours.cycles == theirs.cycles
     assert np.array_equal(board.window.data[: 2 * PAGE_BYTES], other.dram[: 2 * PAGE_BYTES])
+
+
+def test_a_relay_is_over_when_all_cores_have_ended_all_runs() -> None:
+    """Between two runs no core is at work for some cycles."""
+    ended = {RelayRegister.ENDED + 4 * core: count for core, count in enumerate((2, 1, 1))}
+    driver, window, first = standing(ended)
+    settings = settings_of_plan(RelayPlan.pipeline(3, 1, PAGE_BYTES), 2)
+    with pytest.raises(LinkError, match="core 1: the core has not ended after") as caught:
+        driver.relay(window, first, range(0), settings, 2, seconds=0.01, watchdog=0)
+    assert caught.value.kind == "deadline"
+    driver, window, first = standing(dict.fromkeys(ended, 2))
+    assert driver.relay(window, first, range(0), settings, 2, seconds=0.01, watchdog=0).ended == [2, 2, 2]
 
 
 @pytest.mark.long
