@@ -144,3 +144,9 @@ def test_a_tile_that_overlaps_is_clearly_faster_than_those_that_do_not(
         assert cycles[chosen] <= NEARLY * fewest
         apart = [tile for tile, cost in cycles.items() if cost <= NEARLY * fewest and not overlaps(tile)]
         assert not (apart and overlaps(chosen))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 1, 1), (1, 1, 1, 1)], ids=str)
+def test_a_product_with_a_constant_of_one_element(shape: tuple[int, ...]) -> None:
+    x = Var("x", TensorType(shape, "float32"))
+    check(module_of(call("nn.matmul", x, floats(*shape)), params=(x,)))

@@ -90,11 +90,11 @@ class Operands:
         self.constants.append((tensor, np.ascontiguousarray(value)))
         return tensor
 
-    def constant(self, node: Constant, channel_axis: int | None = None) -> View:
+    def constant(self, node: Constant, channel_axis: int | None = None, *, in_memory: bool = False) -> View:
         """A constant of the graph. With ``channel_axis`` that axis lies innermost, so that its elements are neighbours.
-        A single element becomes part of the code."""
+        A single element becomes part of the code, unless it is wanted ``in_memory``."""
         value, dtype = in_loops(node.value), element_type(node.dtype)
-        if value.size == 1:
+        if value.size == 1 and not in_memory:
             literal = tir.Const(value.reshape(-1)[0].item(), dtype)
             return View(value.shape, dtype, lambda index: literal)
         if channel_axis is None:

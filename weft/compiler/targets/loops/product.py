@@ -171,7 +171,7 @@ def second_of(anchor: Call, operands: Operands, views: Mapping[Expr, View]) -> V
     """The second operand, (..., depth, columns), wherever it lies."""
     value = anchor.args[1]
     if isinstance(value, Constant):
-        view = operands.constant(value)
+        view = operands.constant(value, in_memory=True)  # from where the instructions of a tile take it
     else:
         view = views[value] if value in views else operands.view(value)
     return transposed(view) if anchor.op == "nn.dense" else view
