@@ -19,13 +19,13 @@ from ...graph import Constant, Expr, GraphError, Span, TensorType
 from ..errors import ModelError
 from ..onnx import reader as onnx_reader
 from ..onnx.loop import looped
-from . import backward, index, move, norm, pointwise, product, quantised, reduce, running, window
+from . import backward, factors, index, move, norm, pointwise, product, quantised, reduce, running, window
 from .complex import Complex, constant, converted, reads_complex
 from .site import NOT_COMPUTED, REFUSED, RULES, Site
 from .tensors import DTYPES, PARTS, array_of, dtype_name
 from .values import BY_VALUES
 
-RULE_MODULES = (backward, index, move, norm, pointwise, product, quantised, reduce, running, window)
+RULE_MODULES = (backward, factors, index, move, norm, pointwise, product, quantised, reduce, running, window)
 """The modules that fill `RULES`."""
 
 CONVERTER_MODULES = onnx_reader.CONVERTER_MODULES
