@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...graph import Constant, Expr
+from ...graph import Array, Constant, Expr
 from ...graph.dtypes import numpy_dtype
 from ..forms import matrix_product
 from ..onnx.loop import looped
 from .site import Site, rule
 
 
-def _rows_of(x: Expr, rows: np.ndarray) -> Constant:  # type: ignore[type-arg]
+def _rows_of(x: Expr, rows: Array) -> Constant:
     """A constant whose rows steps take, one each."""
     return Constant(rows.astype(numpy_dtype(x.dtype)))
 
