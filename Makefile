@@ -29,7 +29,7 @@ test: $(DEV)
 
 # What needs PyTorch (200 MB, or 3 GB where only its CUDA build is to be had).
 test-torch: $(TORCH)
-	$(BIN)/pytest tests/compiler/frontends/torch tests/pytorch
+	$(BIN)/pytest -n 2 tests/compiler/frontends/torch tests/pytorch
 
 test-long: $(DEV)
 	$(BIN)/pytest -n 2 --dist loadfile -m "long or hypothesis" --thorough
