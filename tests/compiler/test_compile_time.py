@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import cProfile
 import gc
-import pstats
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +21,7 @@ from weft.compiler.targets.memory_plan import Lifetime, place_owners
 
 from benchmarks.zoo.chains import KINDS
 from benchmarks.zoo.chains import chain as chain_network
+from tests.calls import calls_of
 
 WEIGHTS = Constant(np.ones((4, 4, 1, 1), np.float32))
 
@@ -44,13 +43,7 @@ def chain(kind: str, count: int) -> Module:
 
 def calls_to_compile(kind: str, count: int) -> int:
     module = chain(kind, count)
-    profile = cProfile.Profile()
-    gc.disable()  # what earlier tests have left would be finished in here, by calls that are not of this compilation
-    try:
-        profile.runcall(weft.compile, module, target="cpu")
-    finally:
-        gc.enable()
-    return sum(entry[1] for entry in pstats.Stats(profile).stats.values())  # type: ignore[attr-defined]
+    return calls_of(lambda: weft.compile(module, target="cpu"))
 
 
 @pytest.mark.parametrize(("kind", "count"), [("residual", 32), ("elementwise", 128)])

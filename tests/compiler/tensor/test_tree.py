@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import cProfile
 import pickle
-import pstats
 import random
 from itertools import chain
 
@@ -38,6 +36,8 @@ from weft.compiler.tensor.visitor import (
     statements,
     stores_of,
 )
+
+from tests.calls import calls_of
 
 SEEDS, STEPS = range(40), 30
 
@@ -164,7 +164,6 @@ def calls_to_attach(count: int) -> int:
     names = [f"s{number}" for number in range(count)]
     for name in names:
         value = add_one(value, name)
-    profile = cProfile.Profile()
 
     def attached() -> None:
         schedule = create_schedule(value, [x])
@@ -176,8 +175,7 @@ def calls_to_attach(count: int) -> int:
         for name in names[1:-1]:
             schedule.inplace(name, names[0])
 
-    profile.runcall(attached)
-    return sum(entry[1] for entry in pstats.Stats(profile).stats.values())  # type: ignore[attr-defined]
+    return calls_of(attached)
 
 
 def test_a_step_of_a_schedule_does_not_look_through_all_other_stages() -> None:
