@@ -27,6 +27,8 @@ from weft.compiler.targets.registry import find_target
 from weft.compiler.tensor.ir import DType
 from weft.sim.ptx import DeviceMemory, Program, PtxError
 
+from tests.effort import few
+
 from ....sim.ptx.test_compilers import damages
 from .counting import counted, sectors
 from .graphs import RUN_ON, module_of, values_for, variable
@@ -129,7 +131,7 @@ def plain_attention(gpu: str, dtype: DType, queries: int, keys: int, depth: int,
 
 
 @pytest.mark.usefixtures("whenever_possible")
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("dtype", few(["float16", "float32"], 1))
 def test_all_tiles(dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
     """With several panels of keys and of columns, and an edge of each."""
     module = plain_attention("sm_80", dtype, 70, 150, 40, 70)
@@ -224,7 +226,7 @@ def outcome(text: str, grid: Grid, arrays: Sequence[np.ndarray], wanted: np.ndar
 
 
 @pytest.mark.usefixtures("whenever_possible")
-@pytest.mark.parametrize(("gpu", "dtype"), [("sm_80", "float16"), ("sm_75", "float16")])
+@pytest.mark.parametrize(("gpu", "dtype"), few([("sm_80", "float16"), ("sm_75", "float16")], 1))
 def test_damage_is_noticed(gpu: str, dtype: DType) -> None:
     """Of a kernel without edges, whose rings go round: there each barrier, wait, copy and store is needed."""
     queries, keys, depth, width = 16, 320, 64, 64
