@@ -206,7 +206,7 @@ def _spans(
         if number:
             extent = outputs[number - 1][2 + axis]
             inside = [(min(max(start, 0), extent - 1), min(stop, extent)) for start, stop in met]
-            if number and number == rolled:
+            if number == rolled:
                 before = (0, *(stop for _, stop in inside))
                 inside = [(max(start, met), stop) for (start, stop), met in zip(inside, before, strict=False)]
             parts = [(start, max(stop, start + 1)) for start, stop in inside]
