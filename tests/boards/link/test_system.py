@@ -16,7 +16,7 @@ from weft.hw.bus import PAGE_BYTES
 from weft.hw.config import ISA_VERSION
 from weft.hw.isa import Engine, Fault, Finish, Instruction, Sync
 from weft.hw.programs import assemble
-from weft.hw.register_windows import GROUP_MEMBERS, WINDOW_BYTES
+from weft.hw.register_windows import GROUP_MEMBERS, SHARED_START, SHARED_STOP, WINDOW_BYTES
 from weft.hw.registers import MAGIC, Register
 from weft.hw.relay_plan import RelayPlan, RelayRegister, settings_of_plan, settings_of_turns
 from weft.sim.system_rtl import RtlSystem
@@ -56,6 +56,7 @@ class Registers:
 
     def __init__(self, wrong: dict[int, int] | None = None) -> None:
         self.values = {int(GROUP_MEMBERS): 7}
+        self.written: dict[int, int] = {}
         for core, config in enumerate(RELAY.cores):
             for register, value in (
                 (Register.MAGIC, MAGIC),
@@ -69,7 +70,8 @@ class Registers:
     def read(self, address: int) -> int:
         return self.values.get(address, 0)
 
-    def write(self, address: int, value: int) -> None: ...
+    def write(self, address: int, value: int) -> None:
+        self.written[address] = value
 
 
 class Still:
@@ -152,6 +154,19 @@ def test_other_cores_than_the_expected_are_refused(address: int, value: int, mes
     with pytest.raises(LinkError, match=message) as caught:
         SystemDriver(core_constants(), cores_of(RELAY), Registers({address: value}), np.zeros)
     assert caught.value.kind == "identity"
+
+
+def test_cores_are_told_the_pages_whose_reads_they_share() -> None:
+    registers = Registers()
+    driver = SystemDriver(
+        core_constants(), cores_of(RELAY), registers, lambda size: buffer(cast("RtlSystem", Still()), size)
+    )
+    window = driver.allocate(SIZE)
+    programs = [Program(core * PAGE_BYTES, PAGE_BYTES, 0, 1) for core in range(3)]
+    with pytest.raises(LinkError, match="core 0: "):  # these never end
+        driver.run(window, programs, range(PAGE_BYTES, 3 * PAGE_BYTES), seconds=0.0, watchdog=0)
+    first = window.address // PAGE_BYTES + 1
+    assert [registers.written[int(each)] for each in (SHARED_START, SHARED_STOP)] == [first, first + 2]
 
 
 def test_what_is_no_program_is_refused() -> None:
