@@ -7,7 +7,7 @@ gives their cycles. A constant that moves nothing should go; one whose change ma
 The exit status is not 0 where a changed constant makes the networks faster by more than `--tolerance` in the mean.
 
     python benchmarks/core/ablation.py                                             # all constants: hours
-    python benchmarks/core/ablation.py --only FOR_OTHERS DOUBLINGS --networks resnet50 mobilenet_v2 resnet18:wide
+    python benchmarks/core/ablation.py --only BUS_CYCLE_WORTH DOUBLINGS --networks resnet50 mobilenet_v2 resnet18:wide
     python benchmarks/core/ablation.py --set INSTRUCTION_OVERHEAD=10 INSTRUCTION_OVERHEAD=4 --json ablation.json
 """
 

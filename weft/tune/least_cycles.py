@@ -36,7 +36,7 @@ from ..compiler.targets.accel.link.slices import KernelSlice, form_slices, slice
 from ..compiler.targets.accel.link.tuned import Setting
 from ..compiler.targets.accel.operators.lower import lower_function
 from ..compiler.targets.accel.operators.moves import entries_of
-from ..compiler.targets.accel.passes.chain import LONGEST, chainable
+from ..compiler.targets.accel.passes.chain import MOST_LAYERS, chainable
 from ..compiler.targets.accel.schedule.tiling import Problem
 from ..hw.config import CoreConfig
 from ..hw.dram_rate import DramRate
@@ -171,7 +171,7 @@ class _Program:
     def _reach(self, at: int) -> int:
         """Layers before a cut that a chain may compute together with those behind it."""
         reach = 0
-        while reach < min(LONGEST - 1, at) and self.calls[at - reach - 1] in self.joined:
+        while reach < min(MOST_LAYERS - 1, at) and self.calls[at - reach - 1] in self.joined:
             reach += 1
         return reach
 
@@ -235,7 +235,7 @@ class _Program:
         if stop == first:
             return np.zeros(len(ENGINES))
         begin = stop - 1
-        while begin > max(first, stop - LONGEST) and self.calls[begin - 1] in self.joined:
+        while begin > max(first, stop - MOST_LAYERS) and self.calls[begin - 1] in self.joined:
             begin -= 1
         vector = nbytes = 0.0
         for ways in self.ways[begin:stop]:

@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         "bus-of-others-for-nothing", "compiler/targets/accel/cost/tile_costs.py", "wrong sign",
-        "+ FOR_OTHERS * works.traffic", "- FOR_OTHERS * works.traffic",
+        "+ BUS_CYCLE_WORTH * works.traffic", "- BUS_CYCLE_WORTH * works.traffic",
         ("tests/compiler/targets/accel/cost/test_tile_costs.py",),
     ),
     Mutant(

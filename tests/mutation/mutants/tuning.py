@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "widest-tiles-alone", "compiler/targets/accel/cost/tile_costs.py", "off by one",
-        "islice(_fitting(problem), WIDTHS))", "islice(_fitting(problem), 1))", COSTS,
+        "islice(_fitting(problem), WIDTHS_TRIED))", "islice(_fitting(problem), 1))", COSTS,
     ),
     Mutant(
         "parts-of-rows-lie-together", "compiler/targets/accel/cost/bursts.py", "case left out",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from weft.compiler.graph import Attrs, Call, Expr, Function, Module, Span, Var, call
 from weft.compiler.targets.accel.link.chain_plan import ChainPlan
-from weft.compiler.targets.accel.passes.chain import WINDOWS, Form, merged, on_vector_engine
+from weft.compiler.targets.accel.passes.chain import WINDOWED_LAYERS, Form, merged, on_vector_engine
 from weft.compiler.targets.accel.schedule.tiling import ChainTiling
 from weft.hw.config import TINY, CoreConfig
 
@@ -64,7 +64,7 @@ def random_case(seed: int) -> ChainCase:
         kernel = chance.choice(((1, 1), (3, 3), (3, 3), (1, 3), (2, 2), (5, 5)) if kind != "dense" else
                                ((1, 1), (1, 1), (1, 1), (3, 3), (2, 1)))  # fmt: skip
         windows += kernel != (1, 1)
-        if windows > WINDOWS:
+        if windows > WINDOWED_LAYERS:
             kernel = (1, 1)
         strides = chance.choice(((1, 1), (1, 1), (2, 2), (1, 2), (2, 1)))
         dilations = chance.choice(((1, 1), (1, 1), (1, 1), (2, 1), (2, 2)))
@@ -96,7 +96,7 @@ def pooled_case(seed: int) -> ChainCase:
     case = replace(case, layers=tuple(layers))
     height, width = layers_of(case, TINY)[1][-1].shape[2:4]
     windows = sum(each.kernel != (1, 1) for each in layers)
-    if windows >= WINDOWS or chance.random() < 0.2:
+    if windows >= WINDOWED_LAYERS or chance.random() < 0.2:
         return case
     kernel = chance.choice(((2, 2), (3, 3), (3, 2), (1, 2)))
     kernel = min(kernel[0], height), min(kernel[1], width)

@@ -11,7 +11,7 @@ import pytest
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import read
 from weft.compiler.targets.accel.cost.tile_costs import (
-    FOR_OTHERS,
+    BUS_CYCLE_WORTH,
     WITHOUT_THREADS,
     buffers_of,
     estimate,
@@ -100,7 +100,7 @@ def _widest(problem: Problem, threads: int, most: int, widest: float, step: floa
                 tiling = Tiling(group, row, columns, reduction, outer, part, part_row, problem.threads)
                 cost, work = estimate(problem, tiling), work_of(problem, tiling)
                 if cost is not None and work is not None:
-                    found.append((cost * factor + FOR_OTHERS * work.traffic, tiling))
+                    found.append((cost * factor + BUS_CYCLE_WORTH * work.traffic, tiling))
                     break
         if len(found) > before:
             widths, widest = widths + 1, columns * step

@@ -57,10 +57,10 @@ INSTRUCTION_OVERHEAD = 6
 LOAD_OVERHEAD = 2
 """Cycles that the writer of a load engine loses between two LOADs (`hw.load_writer`)."""
 
-WIDTHS = 2
+WIDTHS_TRIED = 2
 """Of tiles: narrower ones than so many are not tried, unless none of these finds room."""
 
-NARROWER = 0.75
+NEXT_WIDTH_SHARE = 0.75
 """Share of a width that the next one has at most, of tiles of one thread."""
 
 VECTOR_PIPELINE = 14
@@ -70,10 +70,10 @@ UNEVEN_PENALTY = 0.01
 """Share of the cost that each axis adds whose last tile is smaller: loop registers have to be set again. Without it
 MobileNetV1 takes 0.06 % more cycles on `pynq`; MobileNetV2, ResNet-18 and a block of ViT take the same."""
 
-BUS_ALONE = 4
+BUS_ALONE_TIMES = 4
 """Times the work of every engine that the bus must have, for a layer to wait for nothing but the bus."""
 
-FOR_OTHERS = 0.04
+BUS_CYCLE_WORTH = 0.04
 """What a cycle of the bus is worth beyond its own layer: what others load ahead waits for it, and other cores do. With
 0.02 ResNet-50 reads 73 MB instead of 62 and takes 0.3 % more cycles."""
 
@@ -359,7 +359,7 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
     exposed += waiting
     # Where the bus is busy all the time, the first weights are no more than a part of what it moves, which counts
     # already, or come beside the layer before; the last products are what the bus does not hide.
-    spare = traffic - BUS_ALONE * np.maximum(matrix, vector)
+    spare = traffic - BUS_ALONE_TIMES * np.maximum(matrix, vector)
     ahead = np.maximum(np.minimum(ahead, spare) - matrix / (tiles * chunks), 0)
     exposed += np.where(_spills(problem, tiling, buffers), vector, 0.0)
     return Works(matrix, vector, traffic, exposed, fits=fits, ahead=ahead, uneven=uneven_axes(problem, tiling))
@@ -451,7 +451,7 @@ def _spills(problem: Problem, tiling: Tiles, buffers: Sequence[Buffers]) -> Arra
 
 
 def tilings(problem: Problem) -> Sequence[Tiling]:
-    """Tilings that fit, of the ``WIDTHS`` widest, the cheapest first, of which those are that leave the bus to others.
+    """Tilings that fit, of the ``WIDTHS_TRIED`` widest, the cheapest first: cheap are those that leave the bus to others.
     They are ranked with the largest epilogues that fit; some are then divided."""
     config, signature = replace(problem.config, name=""), problem.kernel.signature
     return _tilings(_Alike(signature, config, problem.threads, problem.beside, problem.rate, problem))
@@ -461,7 +461,7 @@ def narrower_tilings(problem: Problem) -> Iterator[Tiling]:
     """Of each width, the widest first, the tiling that needs the least room, and before it the cheapest, if
     :func:`tilings` leaves out the width: for where the first of those find no room in one piece."""
     for number, tiles in enumerate(_fitting(problem)):
-        if number >= WIDTHS:
+        if number >= WIDTHS_TRIED:
             yield tiles[int(np.argmin(estimates(problem, tiles)))]
         yield tiles[int(np.argmin(fills(problem, tiles)))]
 
@@ -481,17 +481,17 @@ class _Alike:
 @lru_cache(maxsize=512)
 def _tilings(alike: _Alike) -> Tiles:
     problem = alike.problem
-    found = list(islice(_fitting(problem), WIDTHS))
+    found = list(islice(_fitting(problem), WIDTHS_TRIED))
     if not found:
         return Tiles.of([])
     if is_alone(problem) and problem.threads > 1:
         # Tiles that leave each other room need no threads.
         single = replace(problem, threads=1)
-        found += islice(_fitting(single, int(found[0].columns[0]), NARROWER), 3 * WIDTHS)
+        found += islice(_fitting(single, int(found[0].columns[0]), NEXT_WIDTH_SHARE), 3 * WIDTHS_TRIED)
     candidates = Tiles.joined(found)
     works = works_of(problem, candidates)
     cycles = _cycles(problem, works) * np.where(candidates.threads < problem.threads, WITHOUT_THREADS, 1)
-    ranked = candidates.take(np.argsort(cycles + FOR_OTHERS * works.traffic, kind="stable"))
+    ranked = candidates.take(np.argsort(cycles + BUS_CYCLE_WORTH * works.traffic, kind="stable"))
     divided = divides_epilogue(problem, ranked) & (ranked.epilogue_rows == ranked.rows)
     return replace(ranked, epilogue_groups=np.where(divided, 1, ranked.epilogue_groups))
 

@@ -45,32 +45,32 @@ from ..walk.emit_nest import DramBuffer
 from .function_signature import signature
 from .split_chains import SplitCosts
 
-LONGEST = 3
+MOST_LAYERS = 3
 """Layers in a chain."""
 
-TRIED = 3
+TILINGS_TRIED = 3
 """Tilings of which programs are made until one finds room: for each form of a chain, the best by the estimate."""
 
-TRIED_IN_MODE = 6
+TILINGS_TRIED_IN_MODE = 6
 """In the depthwise mode, which fills the scratchpads more: until two find room."""
 
-NEAR = 1.05
+SECOND_TILING_TIMES = 1.05
 """The second of these is tried where its estimate is at most so many times that of the first."""
 
-WINDOWS = 2
+WINDOWED_LAYERS = 2
 """Layers of a chain whose windows overlap. The bounds of what tiles need become long with each."""
 
-HOPE_IN_MODE = 0.95
+MEASURED_TIMES_IN_MODE = 0.95
 """Chains in the depthwise mode are measured whose estimate is at most so many times that of their layers: it leaves out
 what makes engines wait for each other. Of the others all are measured that are not estimated to be slower."""
 
-LEAST_GAIN = 0.02
+GAIN_SHARE = 0.02
 """A chain must save this share of its layers' cycles: what stands beside it in the program may cost as much."""
 
-LONG_GAIN = 0.01
+GAIN_SHARE_OF_LONG = 0.01
 """Or this share, where it is more than an answer of the memory takes, which is what it costs those beside it."""
 
-SURE = 0.15
+SLOWER_SHARE = 0.15
 """Where a chain takes this share more than the estimate of its layers, no program of these is made."""
 
 Form = Callable[[Function], Function | None]
@@ -200,7 +200,7 @@ class _Proposer:
         """Parts of which the estimate says that a chain might be faster, with the cheapest tilings of each form."""
         for path in self._paths() if self.config.inp_takes_results else ():
             for part in _parts_of(path):
-                if _windows(part) > WINDOWS:
+                if _windows(part) > WINDOWED_LAYERS:
                     continue
                 candidates = self._candidates(part)
                 apart = sum(map(self._apart, part))
@@ -242,7 +242,7 @@ class _Proposer:
         forms = forms_of(self.config, part)
         for name in (MODE,) if MODE in forms else forms:
             problem = Problem(self.config, lower_function(self._whole(part, name)), 1, rate=self.rate)
-            tilings = chain_tilings(problem)[: TRIED_IN_MODE if name == MODE else TRIED]
+            tilings = chain_tilings(problem)[: TILINGS_TRIED_IN_MODE if name == MODE else TILINGS_TRIED]
             costs = chain_estimates(problem, tilings).tolist()
             found += [(name, tiling, cost) for tiling, cost in zip(tilings, costs, strict=True)]
         return found
@@ -312,7 +312,7 @@ class _Chainer(_Proposer):
         best: list[tuple[float, list[Sequence[Call]]]] = [(0.0, [])]
         for stop in range(1, len(path) + 1):
             options = []
-            for length in range(1, min(LONGEST, stop) + 1):
+            for length in range(1, min(MOST_LAYERS, stop) + 1):
                 part = path[stop - length : stop]
                 before, parts = best[stop - length]
                 if length == 1:
@@ -333,11 +333,11 @@ class _Chainer(_Proposer):
 
     def _hoped(self, part: Sequence[Call]) -> float:
         """By the estimate, or as a database says; infinite for what is refused."""
-        if isinstance(self._measured.get(_key(part)), str) or _windows(part) > WINDOWS:
+        if isinstance(self._measured.get(_key(part)), str) or _windows(part) > WINDOWED_LAYERS:
             return float("inf")
         key = "together", _key(part)
         if key not in self._estimates:
-            costs = [cost / (HOPE_IN_MODE if form == MODE else 1) for form, _, cost in self._candidates(part)]
+            costs = [cost / (MEASURED_TIMES_IN_MODE if form == MODE else 1) for form, _, cost in self._candidates(part)]
             found = self._record(part)
             self._estimates[key] = min(costs, default=float("inf")) if found is None else float(found.cycles)
         return self._estimates[key]
@@ -395,7 +395,7 @@ class _Chainer(_Proposer):
                 refusals.append(error.message)
         candidates = self._candidates(part)
         for form in dict.fromkeys(name for name, _, _ in candidates):
-            left, near = (2, NEAR) if form == MODE else (1, float("inf"))
+            left, near = (2, SECOND_TILING_TIMES) if form == MODE else (1, float("inf"))
             best_estimate = float("inf")
             for tiling, cost in ((tiling, cost) for of, tiling, cost in candidates if of == form):
                 if cost > near * best_estimate:
@@ -416,8 +416,8 @@ class _Chainer(_Proposer):
         taken, tiling, form, tuned = best
         cycles = taken.cycles
         estimated = sum(map(self._apart, part))  # infinite, where only parts of a layer have a tile that fits
-        apart = self._taken_apart(part) if cycles < (1 + SURE) * estimated else Taken(round(estimated), 0)
-        least = min(LEAST_GAIN * apart.cycles, max(LONG_GAIN * apart.cycles, self.rate.latency))
+        apart = self._taken_apart(part) if cycles < (1 + SLOWER_SHARE) * estimated else Taken(round(estimated), 0)
+        least = min(GAIN_SHARE * apart.cycles, max(GAIN_SHARE_OF_LONG * apart.cycles, self.rate.latency))
         if cycles > apart.cycles - least:
             return f"a chain would take {cycles:,} cycles, its layers apart take {apart.cycles:,}"
         return Decision(tiling, form, taken, apart, tuned)
@@ -545,7 +545,7 @@ def forms_of(config: CoreConfig, part: Sequence[Call]) -> Mapping[str, Form]:
 def _parts_of(path: Sequence[Call]) -> Iterator[Sequence[Call]]:
     """Layers in a row of which a chain may consist."""
     for start, stop in combinations(range(len(path) + 1), 2):
-        if 1 < stop - start <= LONGEST:
+        if 1 < stop - start <= MOST_LAYERS:
             yield path[start:stop]
 
 
