@@ -451,7 +451,7 @@ def _spills(problem: Problem, tiling: Tiles, buffers: Sequence[Buffers]) -> Arra
 
 
 def tilings(problem: Problem) -> Sequence[Tiling]:
-    """Tilings that fit, of the ``WIDTHS_TRIED`` widest, the cheapest first: cheap are those that leave the bus to others.
+    """Tilings that fit, of the ``WIDTHS_TRIED`` widest, cheapest first, where using the bus has a price for others.
     They are ranked with the largest epilogues that fit; some are then divided."""
     config, signature = replace(problem.config, name=""), problem.kernel.signature
     return _tilings(_Alike(signature, config, problem.threads, problem.beside, problem.rate, problem))
