@@ -156,6 +156,14 @@ MUTANTS = (
         "return in_order(builder, builder.call(function, [data, weight]))", LEVELS,
     ),
     Mutant(
+        "passes-where-all-weights-are-in-the-cache", "compiler/targets/cpu/convolution.py", "wrong bound",
+        "channels * part < PASS_FROM * cache", "channels * part > PASS_FROM * cache", LEVELS,
+    ),
+    Mutant(
+        "passes-whose-weights-nobody-uses-again", "compiler/targets/cpu/convolution.py", "check ignored",
+        "if tiles < FEWEST_TILES or channels", "if channels", LEVELS,
+    ),
+    Mutant(
         "the-bias-keeps-what-data-is-too-high-by", "compiler/targets/loops/convolution.py", "wrong result",
         "(bias.value.astype(np.int64) - excess).astype(np.int32)", "(bias.value.astype(np.int64)).astype(np.int32)",
         LEVELS,

@@ -19,7 +19,7 @@ from weft.compiler.targets.errors import CompileError
 from .jit import run_compiled
 from .programs import compiled, integers_of, program_of
 from .test_convolution import requantised
-from .test_link import bytes_, check, kinds, module_of
+from .test_link import bytes_, check, floats, kinds, module_of
 
 DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 
@@ -157,6 +157,41 @@ def test_weights_in_two_parts_are_exact_at_the_ends(
         values = {"x": np.broadcast_to(image, x.type.shape).copy()}
         for name, array in evaluate(module, values).items():
             np.testing.assert_array_equal(model.run(values)[name], array)
+
+
+@pytest.mark.parametrize(
+    ("taken", "made", "kernel", "width"), [(64, 32, (3, 3), 13), (96, 20, (1, 5), 7), (32, 16, (3, 1), 1)]
+)
+@pytest.mark.parametrize("integer", [False, True])
+def test_weights_that_are_used_in_passes(
+    level: str, taken: int, made: int, kernel: tuple[int, int], width: int, integer: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """As if the first-level cache held weights of one block of channels. Tiles of a row overlap."""
+    for name, number in {"PASS_FROM": 0.0, "PASS_SHARE": 0.0, "FEWEST_TILES": 1, "TILES_A_PASS": 4}.items():
+        monkeypatch.setattr(f"weft.compiler.targets.cpu.convolution.{name}", number)
+    x = Var("x", TensorType((2, taken, 6, width), "int8" if integer else "float32"))
+    pads = tuple(size // 2 for size in kernel) * 2
+    if integer:
+        value: Expr = requantised(call("conv2d", x, bytes_(made, taken, *kernel), pads=pads, pad_value=3))
+    else:
+        value = call("nn.add", call("nn.conv2d", x, floats(made, taken, *kernel), pads=pads), floats(1, made, 1, 1))
+    model = check(module_of(value, params=(x,)), 2)
+    texts = [code.text for code in program_of(model).kernels]
+    by_rows = integer and kernel[0] == 1  # words of a row are made when they are used
+    assert sum("acc_rf" in text for text in texts) == (host_target().registers == 16 and not by_rows)
+
+
+@pytest.mark.parametrize("integer", [False, True])
+def test_passes_are_for_weights_larger_than_the_cache(level: str, integer: bool) -> None:
+    """256 channels of words and 128 of floats are; 64 are not, and four tiles would not use them again."""
+    for channels, size, expected in ((256 if integer else 128, 12, True), (64, 12, False), (256, 2, False)):
+        x = Var("x", TensorType((1, channels, size, size), "int8" if integer else "float32"))
+        make, name = (bytes_, "conv2d") if integer else (floats, "nn.conv2d")
+        model = compiled(module_of(call(name, x, make(16, channels, 3, 3), pads=(1, 1, 1, 1)), params=(x,)))
+        texts = [code.text for code in program_of(model).kernels]
+        small = host_target().registers == 16 and not host_target().dot_product
+        assert any("acc_rf" in text for text in texts) == (small and expected)
 
 
 def test_random_graphs(level: str, campaign: ModuleType) -> None:

@@ -4,10 +4,11 @@ registers."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 from ... import tensor as te
-from ...tensor.ir import TensorIntrinsic
+from ...tensor.ir import TensorIntrinsic, Var
 from ..loops.convolution import ConvolutionTask
 from ..loops.convolution_sums import REST, WORDS
 from ..loops.kernels import Tile
@@ -15,6 +16,7 @@ from ..loops.nests import (
     REGISTER,
     extent_of,
     largest_divisor,
+    live_together,
     own_loops,
     split_loops,
     sum_together,
@@ -22,6 +24,7 @@ from ..loops.nests import (
     tidy,
     unroll_lanes,
 )
+from ..loops.product import Step
 from .intrinsics import grouped_dot, grouped_product, paired_dot_product
 from .llvm.byte_products import byte_form
 from .processor import Processor
@@ -40,6 +43,16 @@ PRODUCTS_KEPT = 1
 
 WEIGHTS_SHARE = 2
 """Weights up to this part of the second-level cache are read again for each row of the result."""
+
+TILES_A_PASS, FEWEST_TILES = 100, 8
+"""Tiles that use the weights of a pass one after the other: about so many. Fewer than the second win nothing."""
+
+PASS_FROM, PASS_SHARE = 2.0, 0.6
+"""Weights of a tile that are as large as this multiple of the first-level cache are used in passes. Those of a pass
+take this part of it, at most."""
+
+WEIGHT_BYTES: dict[Step, int] = {"floats": 4, "bytes": 1, "pairs": 2, "words": 2, "elements": 2}
+"""Of a weight, by what is multiplied."""
 
 REST_COST, REST_STEP = 8.0, 5.0
 """Operations for each row and register of weights that a second loop over few weights adds, about; and those of one of
@@ -76,6 +89,17 @@ class CpuConvolutions:
         again = rest * (paired.cost + REST_STEP / tile.rows) + REST_COST if rest else 0
         return quads * paired.cost + again < quads * every.cost
 
+    def passes(self, schedule: te.Schedule, task: ConvolutionTask, tiles: int) -> int:
+        """Into how many parts the channels of the data are cut, so that weights of a part stay in the first-level cache
+        while ``tiles`` take turns. 1 where all weights do, and where tiles are large enough to wait for few of them."""
+        if self.target.registers > SMALL_FILE or task.group or REST in schedule.blocks():
+            return 1
+        channels, *others = (extent_of(schedule, loop) for loop in split_loops(schedule, "acc")[0])
+        part, cache = prod(others) * task.tile.lanes * WEIGHT_BYTES[task.step], self.target.nearest.nbytes
+        if tiles < FEWEST_TILES or channels * part < PASS_FROM * cache:
+            return 1
+        return channels // largest_divisor(channels, max(1, int(PASS_SHARE * cache) // part))
+
     def together(self, tile: Tile) -> int:
         width = self.target.float_lanes
         return width if tile.lanes % width == 0 else tile.lanes
@@ -90,20 +114,28 @@ class CpuConvolutions:
         if by_rows:
             places = before[1 - task.axes :]
             before = [before[0], *places, *before[1 : 1 - task.axes]]
+        tiles = -(-extent_of(schedule, x) // task.tile.rows)
+        passes = 1 if by_rows else self.passes(schedule, task, tiles * extent_of(schedule, before[-1]))
+        inside: list[Var] = []
+        if passes > 1:
+            before[-1], *inside = _in_blocks(schedule, before[-1], -(-TILES_A_PASS // tiles))
         outer, row = schedule.split_shifted(x, task.tile.rows)
-        schedule.reorder(*before, outer, row, g, lane)
+        schedule.reorder(*before, *inside, outer, row, g, lane)
         if REST in schedule.blocks():
             schedule.compute_at(REST, outer)
             _sum_rest(schedule, task, self.together(task.tile))
-        schedule.set_scope("acc", REGISTER)
-        schedule.compute_at("acc", outer)
+        stage = "acc"
+        if passes > 1:
+            stage, outer = _sum_of_passes(schedule, passes, before[-1], outer, task.tile.rows)
+        schedule.set_scope(stage, REGISTER)
+        schedule.compute_at(stage, outer)
         if by_rows:
             schedule.compute_at(WORDS, before[task.axes - 1])
         if words:
             _widen(schedule)
-        reduced, kept = split_loops(schedule, "acc")  # loops that run once are gone by now
+        reduced, kept = split_loops(schedule, stage)  # loops that run once are gone by now
         schedule.reorder(*reduced, *kept)
-        initial = schedule.decompose_reduction("acc", reduced[0])
+        initial = schedule.decompose_reduction(stage, reduced[0])
         for loop in before:
             schedule.parallel(loop)
         for loop in (row, g):
@@ -117,9 +149,42 @@ class CpuConvolutions:
             return
         tensorize_innermost(schedule, reduced, kept, _step(task))
         if words and not (task.step == "elements" and self.target.registers > SMALL_FILE):
-            _write_out(schedule)
+            _write_out(schedule, stage)
         if REST in schedule.blocks():
             sum_together(schedule, REST, "acc")
+
+
+def _in_blocks(schedule: te.Schedule, loop: Var, rows: int) -> tuple[Var, Var]:
+    """Split a loop over rows of the image into blocks of as few as divide it, but at least ``rows``; or all."""
+    extent = extent_of(schedule, loop)
+    height = next(size for size in range(min(rows, extent), extent + 1) if extent % size == 0)
+    blocks, inside = schedule.split(loop, factors=[None, height])
+    return blocks, inside
+
+
+def _sum_of_passes(schedule: te.Schedule, passes: int, block: Var, outer: Var, rows: int) -> tuple[str, Var]:
+    """Let every pass over a block of rows compute sums of its own, of a part of the channels; they are added up when
+    all are there. Gives the stage of a tile's sums in a pass, and the loop over tiles. A pass writes over no sums of
+    another one, so tiles may overlap."""
+    channels = split_loops(schedule, "acc")[0][0]
+    over, _ = schedule.split(channels, extent_of(schedule, channels) // passes)
+    stage = schedule.rfactor("acc", over)
+    live_together(schedule, stage, "acc")
+    written = schedule.cache_write(stage, REGISTER)
+    schedule.set_scope("acc", REGISTER)
+    schedule.compute_at("acc", outer)
+    (over,), kept = split_loops(schedule, "acc")
+    schedule.reorder(over, *kept)
+    initial = schedule.decompose_reduction("acc", over)
+    unroll_lanes(schedule, own_loops(schedule, initial))
+    unroll_lanes(schedule, kept)
+    schedule.compute_at(written, block)
+    *loops, x, lane = own_loops(schedule, written)
+    outer, row = schedule.split_shifted(x, rows)
+    schedule.reorder(*loops, outer, row, lane)
+    schedule.unroll(row)
+    schedule.vectorize(lane)
+    return stage, outer
 
 
 def _widen(schedule: te.Schedule) -> None:
@@ -130,9 +195,9 @@ def _widen(schedule: te.Schedule) -> None:
     schedule.vectorize(lane)
 
 
-def _write_out(schedule: te.Schedule) -> None:
+def _write_out(schedule: te.Schedule, stage: str) -> None:
     """Some steps, so that a loop is not over after a few of them."""
-    steps = schedule.get_loops("acc")[-1]
+    steps = schedule.get_loops(stage)[-1]
     count = largest_divisor(extent_of(schedule, steps), STEPS_WRITTEN_OUT)
     schedule.unroll(schedule.split(steps, count)[1])
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ... import tensor as te
-from ...tensor.ir import Allocate, BinOp, Block, Buffer, Const, Expr, Load, PrimFunc, Stmt, TensorIntrinsic, Var
+from ...tensor.ir import Allocate, BinOp, Block, Buffer, Const, Expr, Load, PrimFunc, Seq, Stmt, TensorIntrinsic, Var
 from ...tensor.simplify import Linear, linear_form
+from ...tensor.statements import sequence
 from ...tensor.tree import find_block, find_buffer, find_loop, rewrite, simplify_tree
 from ...tensor.visitor import free_vars, map_children, map_exprs, map_stmt_exprs, replace_buffer, walk_exprs
 
@@ -100,6 +101,21 @@ def sum_together(schedule: te.Schedule, stage: str, other: str) -> None:
     body = map_stmt_exprs(rest.body, lambda expr: map_exprs(expr, joined))
     if not apart and (first.shape, first.dtype) == (second.shape, "int32"):
         schedule.func = replace(rest, body=_without_allocation(replace_buffer(body, second, first), first))
+
+
+def live_together(schedule: te.Schedule, stage: str, other: str) -> None:
+    """Let the buffer of a stage be there wherever that of ``other`` is, which is around it, so that who reads them may
+    compute each of them where it wants to."""
+    first, second = find_buffer(schedule.func, stage), find_buffer(schedule.func, other)
+
+    def moved(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Allocate) and stmt.buffer in (first, second):
+            inner = moved(stmt.body)
+            return inner if stmt.buffer == first else Allocate(second, Allocate(first, inner))
+        return sequence(*map(moved, stmt.body)) if isinstance(stmt, Seq) else map_children(stmt, moved) or stmt
+
+    func = schedule.func
+    schedule.func = PrimFunc(func.name, func.params, moved(func.body))
 
 
 def _without_allocation(stmt: Stmt, buffer: Buffer, outer: bool = False) -> Stmt:
