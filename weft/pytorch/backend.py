@@ -32,9 +32,11 @@ from torch.fx import GraphModule
 
 from ..api import compile, load
 from ..compiler.frontends import ModelError
-from ..compiler.frontends.torch.reader import GraphReader, is_complex, refuse_unknown
-from ..compiler.frontends.torch.tensors import array_of, tensor_of
-from ..compiler.graph import Attrs, Constant, Expr, Function, Module, Span, Tuple, Var
+from ..compiler.frontends.site import OperatorSite
+from ..compiler.frontends.torch.complex import Complex, constant, of_pairs, pairs
+from ..compiler.frontends.torch.reader import GraphReader, refuse_unknown
+from ..compiler.frontends.torch.tensors import PARTS, array_of, tensor_of
+from ..compiler.graph import Attrs, Expr, Function, Module, Span, TensorType, Tuple, Var
 from ..compiler.model import CompiledModel
 from ..errors import WeftError
 from ..runtime.module import LoadedModule
@@ -58,22 +60,30 @@ OPTIONS = {"threads": 1, "weights": "constants", "fallback": True}
 @dataclass(frozen=True)
 class _Build:
     """A graph that was compiled. ``inputs``: their names, and their places among the graph's. ``results``: for each
-    output the name of the model's, or the value that it has."""
+    output the name of the model's, or the value that it has. ``complex``: the names of outputs that PyTorch is given
+    as complex ones."""
 
     loaded: LoadedModule | None
     inputs: tuple[tuple[str, int], ...]
     results: tuple[tuple[str, Any], ...]
+    complex: frozenset[str] = frozenset()
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         made: Mapping[str, Any] = {}
         if self.loaded is not None:
             made = self.loaded.run_unchecked({name: _numpy(args[place]) for name, place in self.inputs})
-        return [tensor_of(made[name]) if name else value for name, value in self.results]
+        found = [tensor_of(made[name]) if name else value for name, value in self.results]
+        if self.complex:
+            found = [torch.view_as_complex(value) if name in self.complex else value
+                     for value, (name, _) in zip(found, self.results, strict=True)]  # fmt: skip
+        return found
 
 
 def _numpy(tensor: torch.Tensor) -> Any:
     """The values of a tensor, which lies in order after this. Without a copy where it did before."""
     plain = tensor.detach()
+    if plain.dtype in PARTS:
+        plain = torch.view_as_real(plain.resolve_conj())
     plain = plain if plain.is_contiguous() else plain.contiguous()
     return plain.numpy() if plain.dtype is not torch.bfloat16 else array_of(plain, "an input")
 
@@ -204,17 +214,23 @@ class _Graph:
         places: list[int] = []
         for number, (node, arg) in enumerate(zip(self.placeholders, args, strict=True)):
             if number in constants:
-                values.append(Constant(constants[number], node.name))
+                values.append(constant(constants[number], node.name))
             elif isinstance(arg, torch.Tensor):
                 kind = reader.type_of(node.meta["val"], node.name)
                 if kind is None or kind.shape != tuple(arg.shape):
                     raise ModelError(f"input {node.name!r} has the shape {tuple(arg.shape)}, but the graph has {kind}")
+                is_complex = arg.dtype in PARTS
+                kind = TensorType((*kind.shape, 2), kind.dtype) if is_complex else kind
                 params.append(Var(node.name, kind, Span((), node.name)))
-                values.append(params[-1])
+                values.append(of_pairs(OperatorSite("view_as_complex", params[-1].span), params[-1]) if is_complex
+                              else params[-1])  # fmt: skip
                 places.append(number)
             else:
                 values.append(arg)
-        outputs = reader.run(self.graph, values)
+        made = reader.run(self.graph, values)
+        complex_ones = frozenset(f"output{i}" for i, each in enumerate(made) if isinstance(each, Complex))
+        outputs = [pairs(OperatorSite("view_as_real", Span()), each) if isinstance(each, Complex) else each
+                   for each in made]  # fmt: skip
         results = tuple((f"output{i}" if isinstance(each, Expr) else "", each) for i, each in enumerate(outputs))
         named = {name: value for name, value in results if name}
         loaded = None
@@ -226,7 +242,8 @@ class _Graph:
             assert isinstance(model, CompiledModel)  # a module has no open sizes
             loaded = load(model)
         kept = tuple((name, None if name else value) for name, value in results)
-        return _Build(loaded, tuple((param.name, place) for param, place in zip(params, places, strict=True)), kept)
+        inputs = tuple((param.name, place) for param, place in zip(params, places, strict=True))
+        return _Build(loaded, inputs, kept, complex_ones)
 
     def _sizes(self, args: Sequence[Any]) -> dict[str, int]:
         """The symbols' sizes: of arguments that are numbers, and of the shapes of tensors."""
@@ -270,15 +287,6 @@ def _in_parts(graph: GraphModule, static: Sequence[int], options: Mapping[str, A
     return whole
 
 
-def _refuse_complex_ends(graph: GraphModule) -> None:
-    """Raise ModelError for a graph that takes or gives complex numbers."""
-    for node in graph.graph.nodes:
-        ends = [node] if node.op == "placeholder" else node.all_input_nodes if node.op == "output" else []
-        if any(is_complex(each.meta.get("val")) for each in ends):
-            raise ModelError("a graph takes or gives complex numbers, which weft cannot hand on",
-                             hint="leave out fallback=False, or hand on torch.view_as_real of them")  # fmt: skip
-
-
 def weft(
     graph: GraphModule, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
@@ -309,7 +317,6 @@ def weft(
             known = static if count == len(placeholders) else ()  # else AOTAutograd has inputs of its own
             if not chosen["fallback"]:
                 refuse_unknown(aten)
-                _refuse_complex_ends(aten)
             elif left := unread(aten):
                 LOG.info("PyTorch runs %s", ", ".join(f"{name} ({times})" for name, times in left.items()))
                 return make_boxed_func(_in_parts(aten, known, chosen))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,23 +14,15 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 from torch.utils import _pytree as pytree
 
-from ..compiler.frontends.torch.reader import CREATED, HIGHER_ORDER, NUMBERS, is_complex, is_known, is_read, leaves_out
-from ..compiler.frontends.torch.tensors import DTYPES
+from ..compiler.frontends.torch.reader import CREATED, HIGHER_ORDER, NUMBERS, is_read
+from ..compiler.frontends.torch.tensors import DTYPES, PARTS
 
 
 def unread(graph: GraphModule) -> Counter[str]:
-    """The operators that weft cannot read, and how often each stands in the graph. Those of complex numbers are read
-    where the whole graph is, and takes and gives none: a part would have to hand them on."""
-    ends = [each for node in graph.graph.nodes if node.op in ("placeholder", "output")
-            for each in (node.all_input_nodes or [node])]  # fmt: skip
-    whole = not any(is_complex(node.meta.get("val")) for node in ends) and not _left(graph, is_read)
-    return Counter() if whole else _left(graph, _is_read)
-
-
-def _left(graph: GraphModule, reads: Callable[[Node], bool]) -> Counter[str]:
+    """The operators that weft cannot read, and how often each stands in the graph."""
     return Counter(str(node.target) for node in graph.graph.nodes if node.op == "call_function"
                    and isinstance(node.target, torch._ops.OperatorBase) and str(node.target) not in HIGHER_ORDER
-                   and not isinstance(node.meta.get("val"), NUMBERS) and not reads(node))  # fmt: skip
+                   and not isinstance(node.meta.get("val"), NUMBERS) and not _is_read(node))  # fmt: skip
 
 
 def split(graph: GraphModule) -> tuple[GraphModule, list[Node]]:
@@ -50,11 +42,11 @@ class _Read(OperatorSupportBase):  # type: ignore[misc]
 def _is_read(node: Node) -> bool:
     if node.target is operator.getitem:
         return isinstance(node.args[0], Node) and _is_read(node.args[0])
-    if not isinstance(node.target, torch._ops.OperatorBase) or not is_known(str(node.target)) or leaves_out(node):
+    if not isinstance(node.target, torch._ops.OperatorBase) or not is_read(node):
         return False  # also arithmetic of sizes, and operators that call graphs
     around: list[Any] = [node.meta.get("val"), *(each.meta.get("val") for each in node.all_input_nodes)]
     tensors = [each for each in pytree.tree_leaves(around) if isinstance(each, torch.Tensor)]
-    return all(each.dtype in DTYPES and each.layout is torch.strided for each in tensors)
+    return all((each.dtype in DTYPES or each.dtype in PARTS) and each.layout is torch.strided for each in tensors)
 
 
 def _computes(node: Node) -> bool:

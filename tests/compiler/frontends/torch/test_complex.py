@@ -13,6 +13,7 @@ from torch import nn
 from weft.compiler.frontends import ModelError
 
 from tests.compiler.frontends.torch.test_source import results_of
+from tests.compiler.frontends.torch.test_special import meant
 
 torch.manual_seed(0)
 X, Y = torch.randn(2, 6, 8), torch.randn(2, 6, 8)
@@ -92,14 +93,52 @@ def test_products_of_large_complex_numbers_do_not_overflow() -> None:
         np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("function", "words"),
-    [
-        (lambda x, y, _: torch.complex(x, y) * 2, "output 'output' is complex.*torch.view_as_real"),
-        (lambda x, y, _: torch.complex(x, y).tanh().real, r"aten\.tanh.*it has no rule for complex numbers"),
-        (lambda x, y, t: real(torch.complex(x, y) ** t), r"aten\.pow\.Tensor_Tensor.*no rule for complex numbers"),
-    ],
-)
-def test_what_of_complex_numbers_is_refused(function: Callable[..., Any], words: str) -> None:
-    with pytest.raises(ModelError, match=words):
-        weft.from_torch(Of(function), (X, Y)).module({}, require_quantised=False)
+FUNCTIONS = ("sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "exp",
+             "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "square", "sigmoid")  # fmt: skip
+
+
+def functions(x: torch.Tensor, y: torch.Tensor, turns: torch.Tensor) -> Any:
+    z = torch.complex(3 * x, y)
+    powers = (z**turns, z ** (1 - 2j), (2 + 1j) ** z, z.abs() ** turns, z.prod(1), z.flatten()[:5].prod())
+    named = [getattr(torch, name)(z) for name in FUNCTIONS]
+    return (*map(real, (*named, *powers)), z.isnan(), z.isinf(), torch.isfinite(z))
+
+
+def test_functions_of_complex_numbers() -> None:
+    x, y = torch.randn(2, 5, 8), torch.randn(2, 5, 8)
+    x[0, 0] = torch.tensor([0.0, 1e-4, -1e-4, 9, -9, 5, -5, 0.5])
+    y[0, 0] = torch.tensor([0.7, 1e-4, 2e-4, 3, 1, 2, 0.1, 0])
+    module = Of(functions)
+    wanted = module(x.double(), y.double())
+    found = meant(module, x, y)
+    for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
+        if one.dtype == np.bool_:
+            np.testing.assert_array_equal(one, other.numpy())
+            continue
+        size = np.linalg.norm(other.numpy(), axis=-1, keepdims=True)
+        np.testing.assert_allclose(one / size, other.numpy() / size, atol=3e-5, err_msg=str(number))
+
+
+def test_zero_to_a_complex_power() -> None:
+    x, y = torch.zeros(3), torch.tensor([0.0, 2.0, 0.5])
+    module = Of(lambda x, y, _: real(torch.complex(x, x) ** torch.complex(y, x)))
+    (found,) = results_of(weft.from_torch(module, (x, y)), x, y).values()
+    assert found.tolist() == [[1, 0], [0, 0], [0, 0]]
+
+
+def test_inputs_and_outputs_have_both_parts_behind_the_other_axes() -> None:
+    module = Of(lambda x, y, t: {"turned": x * t, "length": x.abs() + y, "all": x.mT})
+    z = torch.complex(X, Y).to(torch.complex128)
+    source = weft.from_torch(module, (z, X), dynamic_shapes=({0: torch.export.Dim("n")}, {0: torch.export.Dim("n")}))
+    assert [(each.name, each.shape[1:], each.dtype) for each in source.inputs({})] == [
+        ("x", (6, 8, 2), "float64"), ("y", (6, 8), "float32")]  # fmt: skip
+    z, x = z.repeat(2, 1, 1)[:3], X.repeat(2, 1, 1)[:3]
+    found, wanted = results_of(source, torch.view_as_real(z), x), module(z, x)
+    for name, value in wanted.items():
+        other = real(value).numpy() if value.is_complex() else value.numpy()
+        np.testing.assert_allclose(found[name], other, rtol=1e-6)
+
+
+def test_what_of_complex_numbers_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"aten\.linalg_eig.*"):
+        weft.from_torch(Of(lambda x, y, _: torch.linalg.eigvals(torch.complex(x, y)[:, :, :6]).real), (X, Y))

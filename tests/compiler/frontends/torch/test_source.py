@@ -262,17 +262,17 @@ def test_a_quantised_program_runs_on_the_core() -> None:
 def test_operators_that_cannot_be_read_are_named_all_at_once_with_their_lines() -> None:
     class Net(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            y = torch.lgamma(x)
+            y = torch.special.airy_ai(x)
             return y + torch.special.bessel_j0(x) + torch.rand(3)
 
     with pytest.raises(ModelError) as caught:
         from_torch(Net(), torch.randn(3))
     text = str(caught.value)
-    assert "aten.lgamma.default" in text
+    assert "aten.special_airy_ai.default" in text
     assert "aten.special_bessel_j0.default" in text
     assert "it is random" in text
     assert "test_source.py" in text
-    assert "y = torch.lgamma(x)" in text
+    assert "y = torch.special.airy_ai(x)" in text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Complex numbers: tensors in two parts, which exist while a graph is read alone. No input or output is complex.
+"""Complex numbers: tensors in two parts, which exist while a graph is read alone. An input or output of a model has
+both in an axis behind the others, as `torch.view_as_real` gives them.
 
 A rule of complex numbers takes `Complex` for such a tensor, and gives one where PyTorch says that its result is. The
 types of its site are then those of either part. What moves or adds up elements does so with either part, by the rule of
@@ -16,6 +17,8 @@ import numpy as np
 
 from ...graph import UNKNOWN, Array, Constant, Expr, Span
 from ...graph.dtypes import numpy_dtype
+from ..functions import log1p
+from ..site import OperatorSite
 from .product import product
 from .site import RULES, Site
 
@@ -140,13 +143,13 @@ def _of_angle(site: Site, length: Expr, angle: Expr) -> Complex:
 
 
 @_rule("view_as_complex.default")
-def _of_pairs(site: Site, x: Expr) -> Complex:
+def of_pairs(site: OperatorSite, x: Expr) -> Complex:
     last = len(x.shape) - 1
-    return Complex(*(site.reshape(site.slice(x, last, number, 1), site.shape) for number in (0, 1)))
+    return Complex(*(site.reshape(site.slice(x, last, number, 1), x.shape[:-1]) for number in (0, 1)))
 
 
 @_rule("view_as_real.default")
-def _pairs(site: Site, x: Complex) -> Expr:
+def pairs(site: OperatorSite, x: Complex) -> Expr:
     return site.concat([site.reshape(part, (*part.shape, 1)) for part in (x.real, x.imaginary)], len(x.real.shape))
 
 
@@ -187,11 +190,31 @@ def _conjugate(site: Site, x: Complex) -> Complex:
 
 @_rule("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar")
 def _sum(site: Site, a: Number, b: Number, alpha: complex = 1) -> Complex:
-    op = "add" if site.op.startswith("aten.add") else "subtract"
+    return _joined_by(site, "add" if site.op.startswith("aten.add") else "subtract", a,
+                      b if alpha == 1 else _times(site, b, alpha))  # fmt: skip
+
+
+def _joined_by(site: Site, op: str, a: Number, b: Number) -> Complex:
+    """``add`` or ``subtract``."""
     x, y = _complex(site, a), _complex(site, b)
-    if alpha != 1:
-        y = _times(site, y, alpha)
     return Complex(site(op, x.real, y.real), site(op, x.imaginary, y.imaginary))
+
+
+def _plus(site: Site, a: Number, b: Number) -> Complex:
+    return _joined_by(site, "add", a, b)
+
+
+def _shifted(site: Site, x: Complex, by: float) -> Complex:
+    """With a real number added; the sign of an imaginary zero, which says the side of a cut, stays."""
+    return Complex(site("add", x.real, by), x.imaginary)
+
+
+def _opposite(site: Site, x: Complex) -> Complex:
+    return Complex(site("negative", x.real), site("negative", x.imaginary))
+
+
+def _minus(site: Site, a: Number, b: Number) -> Complex:
+    return _joined_by(site, "subtract", a, b)
 
 
 @_rule("mul.Tensor", "mul.Scalar")
@@ -228,18 +251,31 @@ def _reciprocal(site: Site, x: Complex) -> Complex:
     return _quotient(site, 1.0, x)
 
 
-@_rule("pow.Tensor_Scalar")
-def _power(site: Site, x: Complex, exponent: complex) -> Complex:
+@_rule("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+def _power(site: Site, base: Number, exponent: Number) -> Complex:
     """Small whole powers are products, others go by length and angle."""
-    if exponent in (2, 3, 4):
-        found = x
-        for _ in range(int(exponent.real) - 1):
-            found = _times(site, found, x)
-        return found
-    if not _is_real(exponent):
-        raise site.error(f"the exponent {exponent} is not supported", hint="give a real one")
-    length = site("power", _length(site, x), float(exponent.real))
-    return _polar(site, length, site("multiply", _angle(site, x), float(exponent.real)))
+    if not isinstance(exponent, (Complex, Expr)):
+        if exponent in (2, 3, 4):
+            x = found = _complex(site, base)
+            for _ in range(int(complex(exponent).real) - 1):
+                found = _times(site, found, x)
+            return found
+        if _is_real(exponent) and isinstance(base, Complex):
+            real = float(complex(exponent).real)
+            length = site("power", _length(site, base), real)
+            return _polar(site, length, site("multiply", _angle(site, base), real))
+    x, y = (_broadcast(site, each) for each in (base, exponent))
+    found = _exponential(site, _times(site, y, _logarithm(site, x)))
+    nothing = site("and", site("equal", x.real, 0), site("equal", x.imaginary, 0))  # whose logarithm is infinite
+    whole = site("and", site("equal", y.real, 0), site("equal", y.imaginary, 0))
+    at_zero = site.where(whole, site.like(1, site.dtype), site.where(site("less", y.real, 0), math.inf,
+                                                                     site.like(0, site.dtype)))  # fmt: skip
+    return Complex(site.where(nothing, at_zero, found.real), site.where(nothing, 0, found.imaginary))
+
+
+def _broadcast(site: Site, x: Number) -> Complex:
+    found = _complex(site, x)
+    return Complex(site.expand(found.real, site.shape), site.expand(found.imaginary, site.shape))
 
 
 @_rule("exp.default")
@@ -250,6 +286,152 @@ def _exponential(site: Site, x: Complex) -> Complex:
 @_rule("log.default")
 def _logarithm(site: Site, x: Complex) -> Complex:
     return Complex(site("log", _length(site, x)), _angle(site, x))
+
+
+@_rule("log2.default", "log10.default")
+def _other_logarithm(site: Site, x: Complex) -> Complex:
+    return _scaled(site, _logarithm(site, x), 1 / math.log(2 if site.op == "aten.log2.default" else 10))
+
+
+@_rule("log1p.default")
+def _log1p(site: Site, x: Complex) -> Complex:
+    """Of the length it is log1p(2 re + |x|^2) / 2 near 0, where 1 + re would lose digits."""
+    above = _shifted(site, x, 1.0)
+    square = site("add", site("multiply", x.real, x.real), site("multiply", x.imaginary, x.imaginary))
+    near = site("multiply", log1p(site, site("add", site("multiply", x.real, 2), square)), 0.5)
+    size = site.where(site("less", square, 0.25), near, site("log", _length(site, above)))
+    return Complex(size, _angle(site, above))
+
+
+@_rule("sqrt.default")
+def sqrt(site: Site, x: Complex) -> Complex:
+    """The one with a real part that is not negative."""
+    half = site("multiply", site("add", _length(site, x), site("abs", x.real)), 0.5)
+    main = site("sqrt", half)
+    nothing = site("equal", main, 0)
+    other = site("divide", site("multiply", site("abs", x.imaginary), 0.5), site.where(nothing, 1, main))
+    right = site("less_equal", site.like(0, x.real), x.real)
+    sign = _of_real_numbers("aten.copysign.Tensor")
+    return Complex(site.where(right, main, other), sign(site, site.where(right, other, main), x.imaginary))
+
+
+@_rule("rsqrt.default")
+def _rsqrt(site: Site, x: Complex) -> Complex:
+    return _reciprocal(site, sqrt(site, x))
+
+
+@_rule("square.default")
+def _square(site: Site, x: Complex) -> Complex:
+    return _times(site, x, x)
+
+
+@_rule("sinh.default")
+def _sinh(site: Site, x: Complex) -> Complex:
+    return Complex(site("multiply", site("sinh", x.real), site("cos", x.imaginary)),
+                   site("multiply", site("cosh", x.real), site("sin", x.imaginary)))  # fmt: skip
+
+
+@_rule("cosh.default")
+def _cosh(site: Site, x: Complex) -> Complex:
+    return Complex(site("multiply", site("cosh", x.real), site("cos", x.imaginary)),
+                   site("multiply", site("sinh", x.real), site("sin", x.imaginary)))  # fmt: skip
+
+
+@_rule("tanh.default")
+def _tanh(site: Site, x: Complex) -> Complex:
+    """By tanh of the real part and tan of the other, none of which is infinite for large numbers."""
+    t, u = site("tanh", x.real), site("tan", x.imaginary)
+    squares = site("multiply", u, u)
+    below = site("add", site("multiply", site("multiply", t, t), squares), 1)
+    fall = site("cosh", site("minimum", site("abs", x.real), 40))  # 1 - tanh^2 would lose digits
+    rest = site("divide", site("divide", u, fall), fall)
+    return Complex(site("divide", site("multiply", t, site("add", squares, 1)), below), site("divide", rest, below))
+
+
+def _turned(site: Site, x: Complex) -> Complex:
+    """Times i."""
+    return Complex(site("negative", x.imaginary), x.real)
+
+
+def _turned_back(site: Site, x: Complex) -> Complex:
+    return Complex(x.imaginary, site("negative", x.real))
+
+
+def _by_turning(hyperbolic: Callable[[Site, Complex], Complex]) -> Callable[[Site, Complex], Complex]:
+    """f(x) = g(ix) / i, as sin has it of sinh."""
+    return lambda site, x: _turned_back(site, hyperbolic(site, _turned(site, x)))
+
+
+@_rule("asinh.default")
+def _asinh(site: Site, x: Complex) -> Complex:
+    """log(x + sqrt(x^2 + 1)) of the numbers on the right; it is odd. The root has two factors, whose product keeps what
+    x^2 + 1 would lose, and the side of the cut."""
+    negative = site("or", site("less", x.real, 0), _of_real_numbers("aten.signbit.default")(site, x.real))
+    turn = site.where(negative, site.like(-1, x.real), 1)
+    x = _each(site, "multiply", x, turn)
+    up = _turned(site, x)
+    root = _times(site, *(sqrt(site, _shifted(site, each, 1.0)) for each in (up, _opposite(site, up))))
+    small = _quotient(site, _times(site, x, x), _shifted(site, root, 1.0))  # root - 1
+    return _each(site, "multiply", _log1p(site, _plus(site, x, small)), turn)
+
+
+@_rule("acosh.default")
+def _acosh(site: Site, x: Complex) -> Complex:
+    root = _times(site, *(sqrt(site, _shifted(site, x, each)) for each in (1.0, -1.0)))
+    return _logarithm(site, _plus(site, x, root))
+
+
+@_rule("atanh.default")
+def _atanh(site: Site, x: Complex) -> Complex:
+    return _scaled(site, _minus(site, _log1p(site, x), _log1p(site, _opposite(site, x))), 0.5)
+
+
+@_rule("acos.default")
+def _acos(site: Site, x: Complex) -> Complex:
+    return _minus(site, math.pi / 2, _by_turning(_asinh)(site, x))
+
+
+for _name, _hyperbolic in (("sin", _sinh), ("tan", _tanh), ("asin", _asinh), ("atan", _atanh)):
+    COMPLEX_RULES[f"aten.{_name}.default"] = _by_turning(_hyperbolic)
+COMPLEX_RULES["aten.cos.default"] = lambda site, x: _cosh(site, _turned(site, x))
+
+
+@_rule("sigmoid.default")
+def _sigmoid(site: Site, x: Complex) -> Complex:
+    """1 / (1 + e) on the right and e / (1 + e) on the left, by an exponential e that is no more than 1."""
+    right = site("less_equal", site.like(0, x.real), x.real)
+    e = _exponential(site, _each(site, "multiply", x, site.where(right, site.like(-1, x.real), 1)))
+    above = Complex(site.where(right, 1, e.real), site.where(right, 0, e.imaginary))
+    return _quotient(site, above, _shifted(site, e, 1.0))
+
+
+@_rule("isnan.default", "isinf.default")
+def _either(site: Site, x: Complex) -> Expr:
+    op = "is_nan" if site.op == "aten.isnan.default" else "is_infinite"
+    return site("or", site(op, x.real), site(op, x.imaginary))
+
+
+@_rule("prod.default", "prod.dim_int")
+def _product_of_all(site: Site, x: Complex, dim: int | None = None, keepdim: bool = False, **_: Any) -> Complex:
+    """Of halves, again and again."""
+    x = _complex(site, x)
+    flat = Complex(site.flat(x.real), site.flat(x.imaginary)) if dim is None else x
+    if not flat.real.shape:
+        return x
+    axis = site.axis(dim or 0, len(flat.real.shape))
+
+    def part(each: Complex, start: int, size: int) -> Complex:
+        return Complex(*(site.slice(one, axis, start, size) for one in (each.real, each.imaginary)))
+
+    while (size := flat.real.shape[axis]) > 1:
+        half = size // 2
+        made = _times(site, part(flat, 0, half), part(flat, half, half))
+        if size % 2:
+            last = part(flat, size - 1, 1)
+            made = Complex(*(site.concat(list(both), axis) for both in
+                             ((made.real, last.real), (made.imaginary, last.imaginary))))  # fmt: skip
+        flat = made
+    return Complex(site.reshape(flat.real, site.shape), site.reshape(flat.imaginary, site.shape))
 
 
 @_rule("sgn.default")
@@ -315,21 +497,21 @@ def _of_real(site: Site, x: Expr, dims: Sequence[int], normalisation: int, onesi
     *others, last = (site.axis(dim, len(x.shape)) for dim in dims)
     found = site.onnx("DFT", site.reshape(x, (*x.shape, 1)), None, site.integers([last]), onesided=int(onesided))
     factor = _factor([x.shape[dim] for dim in dims], normalisation)
-    return _scaled(site, _split(site, _along(site, found, others, inverse=False)), factor)
+    return _scaled(site, of_pairs(site, _along(site, found, others, inverse=False)), factor)
 
 
 @_rule("_fft_c2c.default")
 def _of_complex(site: Site, x: Complex, dims: Sequence[int], normalisation: int, forward: bool) -> Complex:
     axes = [site.axis(dim, len(x.real.shape)) for dim in dims]
     sizes = [x.real.shape[axis] for axis in axes]
-    found = _split(site, _along(site, _pairs(site, x), axes, inverse=not forward))
+    found = of_pairs(site, _along(site, pairs(site, x), axes, inverse=not forward))
     return _scaled(site, found, _factor(sizes, normalisation) * (1 if forward else math.prod(sizes)))
 
 
 @_rule("_fft_c2r.default")
 def _to_real(site: Site, x: Complex, dims: Sequence[int], normalisation: int, size: int) -> Expr:
     *others, last = (site.axis(dim, len(x.real.shape)) for dim in dims)
-    found = _along(site, _pairs(site, x), others, inverse=True)
+    found = _along(site, pairs(site, x), others, inverse=True)
     found = site.onnx("DFT", found, site.integers([size]), site.integers([last]), onesided=1, inverse=1)
     sizes = [*(x.real.shape[axis] for axis in others), size]
     factor = _factor(sizes, normalisation) * math.prod(sizes)
@@ -342,11 +524,6 @@ def _along(site: Site, x: Expr, axes: Sequence[int], *, inverse: bool) -> Expr:
     for axis in axes:
         x = site.onnx("DFT", x, None, site.integers([axis]), onesided=0, inverse=int(inverse))
     return x
-
-
-def _split(site: Site, x: Expr) -> Complex:
-    last = len(x.shape) - 1
-    return Complex(*(site.reshape(site.slice(x, last, number, 1), x.shape[:-1]) for number in (0, 1)))
 
 
 def _factor(sizes: Sequence[int], normalisation: int) -> float:

@@ -19,13 +19,28 @@ from ...graph import Constant, Expr, GraphError, Span, TensorType
 from ..errors import ModelError
 from ..onnx import reader as onnx_reader
 from ..onnx.loop import looped
-from . import backward, factors, index, move, norm, pointwise, product, quantised, reduce, running, window
+from . import (
+    backward,
+    counting,
+    factors,
+    index,
+    move,
+    norm,
+    pointwise,
+    product,
+    quantised,
+    reduce,
+    running,
+    special,
+    window,
+)
 from .complex import Complex, constant, converted, reads_complex
 from .site import NOT_COMPUTED, REFUSED, RULES, Site
 from .tensors import DTYPES, PARTS, array_of, dtype_name
 from .values import BY_VALUES
 
-RULE_MODULES = (backward, factors, index, move, norm, pointwise, product, quantised, reduce, running, window)
+RULE_MODULES = (backward, counting, factors, index, move, norm, pointwise, product, quantised, reduce, running,
+                special, window)  # fmt: skip
 """The modules that fill `RULES`."""
 
 CONVERTER_MODULES = onnx_reader.CONVERTER_MODULES

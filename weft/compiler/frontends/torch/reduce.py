@@ -189,7 +189,8 @@ def _number(site: Site, x: Expr) -> Expr:
     return site.cast(x, "uint8") if x.dtype == "bool" else x
 
 
-def _sorted(site: Site, x: Expr, count: int, axis: int, largest: bool) -> tuple[Expr, Expr]:
+def sorted_along(site: Site, x: Expr, count: int, axis: int, largest: bool) -> tuple[Expr, Expr]:
+    """The first elements in order, and their places."""
     places = site.call("top_k", _number(site, x), k=count, axis=axis, largest=largest)
     return site.call("gather_elements", x, places, axis=axis), places
 
@@ -200,7 +201,7 @@ def _topk(
 ) -> tuple[Expr, Expr]:  # fmt: skip
     if not x.shape:
         return x, site.like(0, "int64")
-    return _sorted(site, x, k, site.axis(dim, len(x.shape)), largest)
+    return sorted_along(site, x, k, site.axis(dim, len(x.shape)), largest)
 
 
 @rule("sort.default")
@@ -208,7 +209,7 @@ def _sort(site: Site, x: Expr, dim: int = -1, descending: bool = False) -> tuple
     if not x.shape:
         return x, site.like(0, "int64")
     axis = site.axis(dim, len(x.shape))
-    return _sorted(site, x, x.shape[axis], axis, descending)
+    return sorted_along(site, x, x.shape[axis], axis, descending)
 
 
 @rule("sort.stable")
@@ -223,7 +224,7 @@ def _kth(site: Site, x: Expr, k: int, dim: int = -1, keepdim: bool = False) -> t
     if not x.shape:
         return x, site.like(0, "int64")
     axis = site.axis(dim, len(x.shape))
-    values, places = _sorted(site, x, x.shape[axis], axis, False)
+    values, places = sorted_along(site, x, x.shape[axis], axis, False)
     kept = [1 if i == axis else size for i, size in enumerate(x.shape)]
     shape = kept if keepdim else [size for i, size in enumerate(x.shape) if i != axis]
     value, place = (site.reshape(site.slice(each, axis, k - 1, 1), shape) for each in (values, places))
@@ -236,7 +237,7 @@ def _median(site: Site, x: Expr, dim: int, keepdim: bool = False) -> tuple[Expr,
     if not x.shape:
         return x, site.like(0, "int64")
     axis = site.axis(dim, len(x.shape))
-    values, places = _sorted(site, x, x.shape[axis], axis, False)
+    values, places = sorted_along(site, x, x.shape[axis], axis, False)
     middle: Expr = site.expand(site.like((x.shape[axis] - 1) // 2, "int64"), _with(x.shape, axis, 1))
     if category(x.dtype) == 2:
         last = x.shape[axis] - 1
@@ -270,19 +271,21 @@ def _nonzero_static(site: Site, x: Expr, *, size: int, fill_value: int = -1) -> 
     numbers = Constant(np.arange(count, dtype=np.int64))
     ends = Constant(np.full(size, count, np.int64))
     keys = site.concat([site.where(site.cast(site.flat(x), "bool"), numbers, count), ends], 0)
-    first = _sorted(site, keys, size, 0, False)[0]
+    first = sorted_along(site, keys, size, 0, False)[0]
     rows = Constant(np.stack([*(each.ravel() for each in np.indices(x.shape))], 1).astype(np.int64))
     filled = site.concat([rows, Constant(np.full((1, rank), fill_value, np.int64))], 0)
     return site.call("gather", filled, first, axis=0)
 
 
-@rule("bucketize.Tensor", "searchsorted.Tensor")
+@rule("bucketize.Tensor", "bucketize.Scalar", "searchsorted.Tensor", "searchsorted.Scalar")
 def _bucket(
-    site: Site, first: Expr, second: Expr, *, out_int32: bool = False, right: bool = False, side: str | None = None,
-    sorter: Expr | None = None,
+    site: Site, first: Expr | float, second: Expr | float, *, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Expr | None = None,
 ) -> Expr:  # fmt: skip
     """How many boundaries lie below a value (or at it, with ``right``)."""
-    bounds, x = (second, first) if site.op.startswith("aten.bucketize") else (first, second)
+    given, x = (second, first) if site.op.startswith("aten.bucketize") else (first, second)
+    bounds = given if isinstance(given, Expr) else site.like(given, "float32")
+    x = x if isinstance(x, Expr) else site.like(x, "int64" if isinstance(x, int) else "float32")
     if sorter is not None:
         bounds = site.call("gather_elements", bounds, site.cast(sorter, "int64"), axis=len(bounds.shape) - 1)
     if len(bounds.shape) > 1:  # a row of boundaries for each row of values

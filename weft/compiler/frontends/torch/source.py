@@ -22,10 +22,11 @@ from ...graph import Attrs, Constant, Expr, Function, Module, Span, TensorType, 
 from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_symbolic, sizes_text
 from ..errors import ModelError
 from ..refusals import refuse_floats, refuse_unknown_shapes
+from ..site import OperatorSite
 from ..source import Source
-from .complex import Complex, constant
+from .complex import Complex, constant, of_pairs, pairs
 from .reader import GraphReader, at_sizes, refuse_unknown, where_in_source
-from .tensors import array_of, dtype_name
+from .tensors import PARTS, array_of, dtype_name
 from .values import BY_VALUES, by_onnx, first_by_values
 
 Shapes = Mapping[str, Sequence[int]]
@@ -41,6 +42,8 @@ class _Input:
     name: str
     sizes: tuple[int | sympy.Expr, ...]
     dtype: str
+    is_complex: bool = False
+    """Then both parts lie along its last axis."""
 
 
 def source_of(program: ExportedProgram, name: str = "model", symbols: Mapping[str, str] | None = None) -> Source:
@@ -61,8 +64,9 @@ class TorchSource:
     """An exported program in core operators, ready to be compiled for any target (`weft.compile`).
 
     Inputs have the names of the arguments of ``forward``. The outputs of a dictionary have its keys for names, others
-    are ``output`` or ``output0``, ``output1``, ... A buffer that the model changes is an input of its own name, and an
-    output ``NAME.next``, which the next run is given for it.
+    are ``output`` or ``output0``, ``output1``, ... Complex tensors have both parts in an axis
+    behind the others. A buffer that the model changes is an input of its own name, and an output ``NAME.next``, which
+    the next run is given for it.
 
     Raises ModelError for a program with operators that cannot be read: all of them, with the user's lines.
     """
@@ -96,7 +100,10 @@ class TorchSource:
                 raise ModelError(f"input {name!r} is {kind}, but only tensors can be inputs",
                                  hint="export with the number as a constant, or as a tensor of no axes")  # fmt: skip
             sizes = tuple(size.node.expr if isinstance(size, torch.SymInt) else int(size) for size in value.shape)
-            self._fields[name] = _Input(name, sizes, dtype_name(value.dtype, f"input {name!r}"))
+            if value.dtype in PARTS:
+                self._fields[name] = _Input(name, (*sizes, 2), PARTS[value.dtype], True)
+            else:
+                self._fields[name] = _Input(name, sizes, dtype_name(value.dtype, f"input {name!r}"))
             return self._fields[name]
         if spec.kind is InputKind.TOKEN:  # of the order of checks
             return None
@@ -151,7 +158,8 @@ class TorchSource:
         for each in self._placeholders:
             if isinstance(each, _Input):
                 params.append(Var(each.name, TensorType(self._shape(reader, each), each.dtype), Span((), each.name)))
-                values.append(params[-1])
+                site = OperatorSite("view_as_complex", params[-1].span)
+                values.append(of_pairs(site, params[-1]) if each.is_complex else params[-1])
             else:
                 values.append(each)
         made = reader.run(self._program.graph_module, values)
@@ -160,8 +168,7 @@ class TorchSource:
         results = {name: by_spec[id(spec)] for name, spec in self._outputs()}
         for name, value in results.items():
             if isinstance(value, Complex):
-                raise ModelError(f"output {name!r} is complex, and no output can be",
-                                 hint="give torch.view_as_real of it")  # fmt: skip
+                results[name] = pairs(OperatorSite("view_as_real", Span((), name)), value)
         outputs = {name: value if isinstance(value, Expr) else Constant(np.asarray(value))
                    for name, value in results.items()}  # fmt: skip
         body = next(iter(outputs.values())) if len(outputs) == 1 else Tuple(tuple(outputs.values()))
