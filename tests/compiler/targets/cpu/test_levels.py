@@ -136,13 +136,17 @@ def test_words_are_multiplied_together_at_the_ends(level: str, lanes: int, step:
 
 
 @pytest.mark.parametrize(
-    ("groups", "kernel", "stride", "width"), [(1, (3, 3), 1, 9), (2, (1, 3), 2, 11), (1, (1, 1), 1, 5)]
+    ("groups", "kernel", "stride", "width", "passes"),
+    [(1, (3, 3), 1, 9, 1), (1, (3, 3), 1, 9, 2), (2, (1, 3), 2, 11, 1), (1, (1, 1), 1, 5, 1)],
 )
 def test_weights_in_two_parts_are_exact_at_the_ends(
-    level: str, groups: int, kernel: tuple[int, int], stride: int, width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever it costs; the second part has all weights of some tiles, and none of others."""
+    level: str, groups: int, kernel: tuple[int, int], stride: int, width: int, passes: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Whatever it costs; the second part has all weights of some tiles, and none of others. The first may be used in
+    passes."""
     monkeypatch.setattr("weft.compiler.targets.cpu.convolution.CpuConvolutions.by_pairs", lambda *_: True)
+    monkeypatch.setattr("weft.compiler.targets.cpu.convolution.CpuConvolutions.passes", lambda *_: passes)
     random = np.random.default_rng(5)
     weights = random.choice(np.array([-128, -127, -65, -64, 0, 64, 65, 127], np.int8), (64, 32 // groups, *kernel))
     weights[:16], weights[16:32] = weights[:16] // 2, 127
@@ -153,6 +157,7 @@ def test_weights_in_two_parts_are_exact_at_the_ends(
     model = weft.load(compiled(module, threads=2))
     texts = [code.text for code in program_of(model.model).kernels]
     assert sum("paired_dot_product" in text for text in texts) == 1
+    assert sum("acc_rf" in text for text in texts) == (passes > 1)
     for image in (*np.array([-128, 127, 0], np.int8), random.choice(np.array([-128, 127], np.int8), x.type.shape)):
         values = {"x": np.broadcast_to(image, x.type.shape).copy()}
         for name, array in evaluate(module, values).items():

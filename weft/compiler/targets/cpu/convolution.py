@@ -92,7 +92,7 @@ class CpuConvolutions:
     def passes(self, schedule: te.Schedule, task: ConvolutionTask, tiles: int) -> int:
         """Into how many parts the channels of the data are cut, so that weights of a part stay in the first-level cache
         while ``tiles`` take turns. 1 where all weights do, and where tiles are large enough to wait for few of them."""
-        if self.target.registers > SMALL_FILE or task.group or REST in schedule.blocks():
+        if self.target.registers > SMALL_FILE or task.group:
             return 1
         channels, *others = (extent_of(schedule, loop) for loop in split_loops(schedule, "acc")[0])
         part, cache = prod(others) * task.tile.lanes * WEIGHT_BYTES[task.step], self.target.nearest.nbytes
