@@ -394,7 +394,8 @@ class CoreStep:
     ``layer_of`` and ``tile_of`` give, for each instruction, the index of its layer in the model and the running number
     of its tile there, so that a cycle can be traced back to the node that caused it. ``stage``: of a pipeline of cores,
     which of them runs it; stages of the programs of a model never fall. ``turn`` and ``core``: where cores share
-    layers, the programs of a turn run at once, one on each core, and those of the next turn once all have ended.
+    layers, the programs of a turn run at once, one on each core, and those of the next turn once all have ended. The
+    first of a turn has its inputs, the last its outputs.
     """
 
     program: npt.NDArray[np.uint8] = field(repr=False)

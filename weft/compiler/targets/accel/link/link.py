@@ -339,8 +339,10 @@ class _Linker:
             part = Phase(True, turn)
             for core, offset in enumerate(self._placed(part, slices, programs)):
                 step = self._step(part, programs[core], offset)
-                last = core == self.split - 1  # what the turn makes is whole once all have ended
-                steps.append(replace(step, turn=self.turns, core=core, outputs=step.outputs if last else ()))
+                # The host gives its part before the first core begins: later, a result may lie there.
+                # What the turn makes is whole once all have ended.
+                inputs, outputs = step.inputs if core == 0 else (), step.outputs if core == self.split - 1 else ()
+                steps.append(replace(step, turn=self.turns, core=core, inputs=inputs, outputs=outputs))
             self.turns += 1
         return steps
 
