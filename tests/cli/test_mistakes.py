@@ -15,7 +15,7 @@ MISTAKES = {
     "compile none.onnx": "'none.onnx' cannot be read",
     "compile text.onnx": "text.onnx",
     "compile digits.onnx --target abacus": "known: accel, cpu",
-    "compile digits.onnx --config broken.json": "broken.json: not a configuration",
+    "compile digits.onnx --config broken.json": "broken.json: not a configuration in JSON",
     "compile digits.onnx --config odd.json": "block_in must be a power of two",
     "compile digits.onnx -o no/where.weft": "no/where.weft: No such file or directory",
     "compile text.onnx --calibrate none.npz": "none.npz",

@@ -22,7 +22,8 @@ def test_json_comes_back_and_has_defaults() -> None:
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("[]", "expected an object"), ("{", "not a system"), ("{}", "cores: a system needs a list"),
+    [("[]", "expected an object"), ("{", "not a system in JSON: .*; hint: fields: cores, name"),
+     ("{}", "cores: a system needs a list"),
      ('{"cores": []}', "cores: a system has 1 to 8 cores, not 0"),
      ('{"cores": "pynq"}', "cores: a system needs a list"),
      ('{"cores": ["tiny", "huge"]}', r"cores\[1\]: unknown configuration 'huge'"),

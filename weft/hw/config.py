@@ -395,13 +395,16 @@ def fields_in_json(text: str, kind: type[Any], what: str) -> dict[str, Any]:
     try:
         values = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"not a {what}: {error}") from error
+        raise ConfigError(f"not a {what} in JSON: {error}", hint=f"fields: {_field_names(kind)}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"not a {what}: expected an object, got {type(values).__name__}")
-    names = {field.name for field in fields(kind)}
-    if unknown := sorted(set(values) - names):
-        raise ConfigError(f"unknown {what} field {unknown[0]!r}", hint=f"known fields: {', '.join(sorted(names))}")
+    if unknown := sorted(set(values) - {field.name for field in fields(kind)}):
+        raise ConfigError(f"unknown {what} field {unknown[0]!r}", hint=f"known fields: {_field_names(kind)}")
     return values
+
+
+def _field_names(kind: type[Any]) -> str:
+    return ", ".join(sorted(field.name for field in fields(kind)))
 
 
 TINY = CoreConfig(
