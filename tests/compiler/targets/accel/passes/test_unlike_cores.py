@@ -111,11 +111,13 @@ def test_the_host_gives_the_other_layout_between_cores_that_store_otherwise() ->
 
 
 def test_a_layer_goes_to_the_core_that_can_run_it(tmp_path: Path) -> None:
-    """The last layer has a window that only one of the cores holds; the other one would leave it to the host."""
+    """A window that only one of the cores holds; the other one would leave it to the host. Without that, the stages
+    were as long as each other with the window in the other's."""
     network = FloatModel((1, 16, 15, 15))
     x = network.op("Relu", network.conv("x", 16, 16))
-    x = network.op("Relu", network.conv(x, 16, 16))
-    network.op("AveragePool", network.op("Relu", network.conv(x, 16, 16)), kernel_shape=[15, 15])
+    x = network.op("AveragePool", x, kernel_shape=[15, 15])
+    x = network.op("Relu", network.conv(x, 16, 512, kernel=1))
+    network.conv(network.op("Relu", network.conv(x, 512, 512, kernel=1)), 512, 512, kernel=1)
     quantise(network.build(network.nodes[-1].output[0]), tmp_path)
     source = tmp_path / "quantised.onnx"
     little = replace(PYNQ, name="little", acc_depth=256)
