@@ -89,7 +89,8 @@ def compile_kept(
 
     measure = _cycles if wish.measured else None
     kernels = _kernels_key() if cache and own and target == "accel" and dump is None else None
-    job = Job(wish.strict, wish.keep, progress, dump, measure, kernels)
+    together = _cycles_together if wish.measured else None
+    job = Job(wish.strict, wish.keep, progress, dump, measure, kernels, together)
     made = compile_model(model, target, options, shapes=shapes, passes=passes, job=job)
     if subject is not None and isinstance(made, CompiledModel):
         _keep(subject, made, model)
@@ -102,6 +103,15 @@ def _cycles(config: CoreConfig, rate: DramRate, program: Code, offset: int) -> i
         from .sim.timing import program_cycles
 
     return program_cycles(config, rate, program, offset)
+
+
+def _cycles_together(
+    config: CoreConfig, ports: Sequence[int], rate: DramRate, programs: Sequence[tuple[Code, int]]
+) -> int:
+    with IMPORTS:
+        from .sim.system_timing import cycles_together
+
+    return cycles_together(config, ports, rate, programs)
 
 
 @dataclass(frozen=True)

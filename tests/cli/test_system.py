@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from weft.cli.system_options import for_system
+from weft.compiler.targets.errors import CompileError
+from weft.hw.config import TINY
+from weft.hw.system_config import SystemConfig
 
 from .test_cli import weft
 
@@ -47,6 +52,22 @@ def test_an_item_is_split_over_all_cores(pair: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out.npz").exists()
 
 
+def test_what_cores_share_is_compiled_for_their_ports() -> None:
+    pair = SystemConfig(cores=(TINY, TINY))
+    told = for_system(Path("model.onnx"), {"split": 2}, pair)
+    assert told == {"config": TINY, "split": 2, "ports": (0, 0)}
+    assert for_system(Path("model.onnx"), {"split": 2, "ports": "0,1"}, pair)["ports"] == "0,1"
+    assert "ports" not in for_system(Path("model.onnx"), {"stages": 2}, pair)
+
+
+@pytest.mark.parametrize("way", ["split", "stages"])
+def test_parts_that_are_not_as_many_as_cores_are_refused_at_once(way: str) -> None:
+    pair = SystemConfig(cores=(TINY, TINY), name="pair")
+    text = f"--{way}: 3 cores are to have a part of the model, but 'pair' has 2; hint: --{way} 2, or leave it out"
+    with pytest.raises(CompileError, match=re.escape(text)):
+        for_system(Path("model.onnx"), {way: 3}, pair)
+
+
 def test_an_item_that_is_split_is_started_once_where_cores_start_each_other(pair: Path, tmp_path: Path) -> None:
     pair.write_text('{"name": "pair", "cores": ["tiny", "tiny"], "ports": [0, 1], "relay": true}')
     command = ("run", MODEL, "-c", "tiny", "--split", "2", "--system", pair)
@@ -83,7 +104,7 @@ def test_cores_are_those_of_the_system_where_none_are_named(pair: Path, tmp_path
     assert told["results"][0] == alone["results"]
     result = weft("profile", MODEL, "--stages", "2", "--system", pair, "--output", "out", folder=tmp_path)
     assert result.returncode == 0, result.stderr
-    for way in ((), ("--split", "2"), ("--stages", "3")):
+    for way in ((), ("--split", "2")):
         result = weft(*command, *way, folder=tmp_path)
         assert result.returncode == 1
         assert "the cores of 'mixed' are unlike, so there is no program that all of them can run" in result.stderr

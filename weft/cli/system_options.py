@@ -11,14 +11,22 @@ from .target_options import Chosen
 
 
 def for_system(source: Path, chosen: Chosen, system: SystemConfig) -> Chosen:
-    """``chosen`` with the system's core, where all are alike, or with the core of each stage, where they are not.
-    Options that name cores stay, and an artifact is for the cores that it was compiled for. CompileError for unlike
-    cores that are to run one program."""
+    """``chosen`` with the system's core, where all are alike, or with the core of each stage, where they are not; with
+    the ports of cores that share each layer. Options that name cores stay, and an artifact is for the cores that it was
+    compiled for. CompileError for unlike cores that are to run one program, and for more or fewer parts than cores."""
     if is_artifact(source):
         return chosen
     count = len(system.cores)
+    for way in ("split", "stages"):
+        if (wanted := chosen.get(way, 1)) not in (1, count):
+            raise CompileError(
+                f"{wanted} cores are to have a part of the model, but {system.name!r} has {count}", at=f"--{way}",
+                hint=f"--{way} {count}, or leave it out",
+            )  # fmt: skip
     if len({core.hash64 for core in system.cores}) == 1:
-        return chosen if "config" in chosen or "cores" in chosen else {**chosen, "config": system.cores[0]}
+        named = {} if "config" in chosen or "cores" in chosen else {"config": system.cores[0]}
+        shared = {"ports": system.ports} if chosen.get("split", 1) > 1 else {}
+        return {**named, **shared, **chosen}
     if chosen.get("stages", count if "cores" in chosen else 1) != count or chosen.get("split", 1) != 1:
         raise CompileError(
             f"the cores of {system.name!r} are unlike, so there is no program that all of them can run", at="--system",

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
+from ..hw.config import CoreConfig
+from ..hw.dram_rate import DramRate
 from ..hw.system_config import SystemConfig
 from .dram import DramModel
 from .errors import SimulationError
@@ -56,3 +61,15 @@ def predict_system(
             bus[port] = uses
     starts = tuple(0 if program is None else program.start for program in programs)
     return SystemResult(tuple(results), starts, tuple(use), tuple(bus), used)
+
+
+def cycles_together(
+    config: CoreConfig, ports: Sequence[int], rate: DramRate, programs: Sequence[tuple[npt.NDArray[np.uint8], int]]
+) -> int:
+    """Cycles until the last of alike cores on these ports has ended its program, which lies at an offset of its window,
+    with DRAM of this rate: what a compilation may ask for, as ``Job.together``."""
+    system = SystemConfig(cores=(config,) * len(programs), ports=tuple(ports))
+    dram = DramModel(latency=rate.latency, bytes_per_cycle=rate.bytes_per_cycle)
+    cycles = predict_system(system, [TimedProgram(code=code, offset=offset) for code, offset in programs], dram).cycles
+    assert cycles is not None  # the timing model always counts
+    return cycles

@@ -8,6 +8,7 @@ PLAN = ("tests/runtime/test_system_module.py", "tests/runtime/test_profile_syste
 SHARED = ("tests/runtime/test_profile_shared.py",)
 SPLIT = ("tests/compiler/targets/accel/link/test_split.py",)
 ITEMS = ("tests/runtime/test_split_module.py",)
+COMMAND = ("tests/cli/test_system.py",)
 UNLIKE = ("tests/compiler/targets/accel/passes/test_unlike_cores.py",)
 
 MUTANTS = (
@@ -82,6 +83,14 @@ MUTANTS = (
     Mutant(
         "split-by-the-slowest-cut", "compiler/targets/accel/link/split.py", "swapped condition",
         "if cut is WHOLE or cycles < least:", "if cut is WHOLE or cycles > least:", SPLIT,
+    ),
+    Mutant(
+        "split-layers-of-one-core-wait-for-all", "compiler/targets/accel/link/split.py", "dropped condition",
+        "if all(cuts[each] == WHOLE for each in (*turn, node)):", "if False:", SPLIT,
+    ),
+    Mutant(
+        "split-without-the-ports-of-its-system", "cli/system_options.py", "forgotten part",
+        'chosen.get("split", 1) > 1', "False", COMMAND,
     ),
     Mutant(
         "split-reads-met-by-nobody", "compiler/targets/accel/check_turn.py", "check ignored",

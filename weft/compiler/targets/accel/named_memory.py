@@ -1,33 +1,44 @@
-"""A memory that the user names: schedules for it, or those for the usual memory, whichever are faster there.
+"""A memory that the user names, or ports that cores share: programs for it, or the usual ones, whichever are faster
+there.
 
-Which schedules are the best is estimated; but it must never cost to name a memory. So the model is compiled both ways,
-and cycles decide.
+Which schedules are the best is estimated, and layers are cut one by one; but it must never cost to name a memory or
+ports. So the model is compiled both ways, and cycles decide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ....hw.config import CoreConfig
 from ....hw.dram_rate import DramRate
-from ...model import CompiledModel
-from ..target import Dump, Job, Measure
+from ...model import CompiledModel, CoreStep
+from ..target import Dump, Job
+from .link.split import cycles_of
 
-Compile = Callable[[DramRate, Dump | None], CompiledModel]
-"""By schedules for a memory; takes what it dumps."""
+Ports = Sequence[int]
+"""Of memory, that of each core of those that share layers; none where each has its own."""
+
+Compile = Callable[[DramRate, Ports, Dump | None], CompiledModel]
+"""For a memory behind such ports; takes what it dumps."""
 
 
-def faster_in(core: CoreConfig, rate: DramRate, job: Job, compiled_for: Compile) -> CompiledModel:
-    """The faster of two compilations where memory is as ``rate`` says: for it, and for the usual memory. The latter is
-    not taken if it leaves more to the host."""
-    if job.measure is None or is_usual(core, rate):
-        return compiled_for(rate, job.dump)
-    own, texts = _dumped(compiled_for, rate, job)
-    other, other_texts = _dumped(compiled_for, DramRate.of(core), job)
-    if _host_steps(other) <= _host_steps(own) and _cycles(other, rate, job.measure) < _cycles(own, rate, job.measure):
-        told = {"dram_latency": rate.latency, "dram_bytes_per_cycle": rate.bytes_per_cycle}
-        own, texts = replace(other, statistics={**other.statistics, **told}), other_texts
+def faster_in(core: CoreConfig, rate: DramRate, ports: Ports, job: Job, compiled_for: Compile) -> CompiledModel:
+    """The fastest of several compilations where memory is as ``rate`` and ``ports`` say: for it, for the usual memory,
+    and for a port a core. The latter are not taken if they leave more to the host."""
+    others: list[tuple[DramRate, Ports]] = [(rate, ())] if ports else []
+    if not is_usual(core, rate):
+        others.append((DramRate.of(core), ports))
+    if job.measure is None or not others:
+        return compiled_for(rate, ports, job.dump)
+    own, texts = _dumped(compiled_for, rate, ports, job)
+    least = _cycles(own, rate, ports, job)
+    for other_rate, other_ports in others:
+        other, other_texts = _dumped(compiled_for, other_rate, other_ports, job)
+        if _host_steps(other) <= _host_steps(own) and (cycles := _cycles(other, rate, ports, job)) < least:
+            told = {"dram_latency": rate.latency, "dram_bytes_per_cycle": rate.bytes_per_cycle}
+            own, texts = replace(other, statistics={**other.statistics, **told}), other_texts
+            least = cycles
     for name, text in texts:
         if job.dump is not None:
             job.dump(name, text)
@@ -40,19 +51,25 @@ def is_usual(core: CoreConfig, rate: DramRate) -> bool:
     return rate.latency == usual.latency and rate.for_bus(core) == usual.for_bus(core)
 
 
-def _dumped(compiled_for: Compile, rate: DramRate, job: Job) -> tuple[CompiledModel, list[tuple[str, str]]]:
+def _dumped(
+    compiled_for: Compile, rate: DramRate, ports: Ports, job: Job
+) -> tuple[CompiledModel, list[tuple[str, str]]]:
     texts: list[tuple[str, str]] = []
     dump = None if job.dump is None else lambda name, text: texts.append((name, text))
-    return compiled_for(rate, dump), texts
+    return compiled_for(rate, ports, dump), texts
 
 
 def _host_steps(model: CompiledModel) -> int:
     return len(model.steps) - len(model.programs)
 
 
-def _cycles(model: CompiledModel, rate: DramRate, measure: Measure) -> int:
-    """Of the stage that takes longest."""
+def _cycles(model: CompiledModel, rate: DramRate, ports: Ports, job: Job) -> int:
+    """Of the stage that takes longest, or of all turns of cores that share layers."""
     cycles = [0] * model.stages
+    turns: dict[int, list[CoreStep]] = {}
     for step in model.programs:
-        cycles[step.stage] += measure(model.config, rate, step.program, step.program_offset)
+        turns.setdefault(step.turn if ports else len(turns), []).append(step)
+    for turn in turns.values():
+        programs = [(step.program, step.program_offset) for step in turn]
+        cycles[turn[0].stage] += cycles_of(programs, model.config, ports, rate, job)
     return max(cycles, default=0)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ....hw.config import NAMED, CoreConfig, load_config
 from ....hw.dram_rate import DramRate, parse_dram_rate
-from ....hw.system_config import MOST_CORES
+from ....hw.errors import ConfigError
+from ....hw.system_config import MOST_CORES, SystemConfig
 from ....imports import IMPORTS
 from ...model import CompiledModel, HostCode, HostProgram
 from ..cpu.processor import PROCESSORS, check_named
@@ -41,6 +42,9 @@ class AccelOptions:
         "", "The core of each stage, where they are unlike: names or JSON files, with commas between. Empty: all alike."
     )
     split: int = option(1, "Cores that share each layer of an item, for a shorter latency.")
+    ports: str | tuple[int, ...] = option(
+        "", "The memory port of each of the cores that share layers, with commas between. Empty: a port each."
+    )
     chains: bool = option(True, "Chains of layers stay on chip where that is faster; slower to compile.")
     hiding: LatencyHiding | str = option(
         "rings", "How latencies are hidden: rings, vthreads (by those alone), or none, where engines wait in turn."
@@ -69,6 +73,7 @@ class AccelOptions:
         if self.stages > 1 and self.split > 1:
             raise CompileError(f"{self.stages} stages, each split over {self.split} cores",
                                hint="give stages, for throughput, or split, for latency")  # fmt: skip
+        self._check_ports()
         if self.hiding not in list(LatencyHiding):
             raise CompileError(f"hiding is {self.hiding!r}, but must be one of {', '.join(LatencyHiding)}")
         check_threads(self.threads)
@@ -98,6 +103,31 @@ class AccelOptions:
                         f"{getattr(first, name)!r}", at=f"cores[{number}]",
                         hint="stages hand on their results as they are: give cores that agree in it",
                     )  # fmt: skip
+
+    def _check_ports(self) -> None:
+        if self.ports and self.split == 1:
+            raise CompileError("ports are of the cores that share layers, but no layer is shared", at="ports",
+                               hint="give split, or leave out ports")  # fmt: skip
+        _ = self.shared_ports
+
+    @property
+    def shared_ports(self) -> tuple[int, ...]:
+        """The port of each core that shares layers; none where each has its own. CompileError for what are no ports of
+        so many cores."""
+        if not isinstance(self.ports, (str, tuple, list)):
+            raise CompileError(f"ports is {self.ports!r:.80}, but must be the port of each core",
+                               hint="such as 0,0,1,1")  # fmt: skip
+        if not self.ports:
+            return ()
+        try:
+            given = tuple(map(int, self.ports.split(","))) if isinstance(self.ports, str) else tuple(self.ports)
+            ports = SystemConfig(cores=(self.core,) * self.split, ports=given).ports
+        except ValueError as error:
+            raise CompileError(f"ports is {self.ports!r:.80}, which are not all numbers",
+                               hint="the port of each core, such as 0,0,1,1") from error  # fmt: skip
+        except ConfigError as error:
+            raise CompileError(error.message, at=error.at, hint="the port of each core, such as 0,0,1,1") from error
+        return ports if len(set(ports)) < len(ports) else ()
 
     @property
     def core(self) -> CoreConfig:
@@ -167,14 +197,15 @@ class Accel:
             from .operators.packed_layout import Blocks
             from .passes import accel_passes
             from .passes.chain import chains_pass
+            from .passes.split_chains import SplitCosts
 
         rate = options.rate
         takes = options.chains and core.inp_takes_results
         steps = accel_passes(Blocks.of(core), rate.for_bus(core), core, chains=takes)
         if takes and chains and job.measure is not None and not job.keep:
-            steps.append(
-                chains_pass(core, rate, job, threads=options.vthreads, tuned=options.tuned, split=options.split)
-            )
+            shared = SplitCosts(core, rate, options.vthreads, options.split, options.shared_ports, job)
+            costs = shared if options.split > 1 else None
+            steps.append(chains_pass(core, rate, job, threads=options.vthreads, tuned=options.tuned, split=costs))
         return steps
 
     def _passes_on_cores(self, options: AccelOptions, job: Job) -> list[Pass]:
@@ -203,18 +234,19 @@ class Accel:
     def choose(
         self, compiled_by: Callable[[AccelOptions, Job], CompiledModel], options: AccelOptions, job: Job
     ) -> CompiledModel:
-        """The faster of what schedules for the named memory and for the usual one make. A tuning database has measured
-        for the named one, so with it there is no other; neither with unlike cores, whose cuts are measured."""
+        """The fastest of what is made for the named memory and ports, and for the usual ones. A tuning database has
+        measured for the named memory, so with it there is no other; neither with unlike cores, whose cuts are
+        measured."""
         if options.tuned or options.cores:
             return compiled_by(options, job)
         with IMPORTS:
             from .named_memory import faster_in
 
-        def compiled_for(rate: DramRate, dump: Dump | None) -> CompiledModel:
-            own = rate == options.rate
-            return compiled_by(options if own else replace(options, dram=rate), replace(job, dump=dump))
+        def compiled_for(rate: DramRate, ports: Sequence[int], dump: Dump | None) -> CompiledModel:
+            chosen = options if rate == options.rate else replace(options, dram=rate)
+            return compiled_by(replace(chosen, ports=tuple(ports)), replace(job, dump=dump))
 
-        return faster_in(options.core, options.rate, job, compiled_for)
+        return faster_in(options.core, options.rate, options.shared_ports, job, compiled_for)
 
     def link(self, module: Module, options: AccelOptions, job: Job) -> CompiledModel:
         with IMPORTS:
@@ -238,7 +270,8 @@ class Accel:
         hiding = LatencyHiding(options.hiding)
         made = link(
             module, core, rate, job, link_host, vthreads=options.vthreads, tuned=tuned, hiding=hiding,
-            stages=1 if options.cores else options.stages, split=options.split, cores=options.stage_cores,
+            stages=1 if options.cores else options.stages, split=options.split, ports=options.shared_ports,
+            cores=options.stage_cores,
         )  # fmt: skip
         if made.witness is None:
             return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,18 +13,25 @@ from weft.compiler.compile import compile_model
 from weft.compiler.targets.accel.check_turn import check_turn, meeting
 from weft.compiler.targets.errors import CompileError, ProgramError
 from weft.hw.config import PYNQ, TINY, CoreConfig
+from weft.hw.dram_rate import DramRate
 from weft.hw.isa import Finish, Load, Scratchpad, Store
 from weft.hw.programs import assemble, disassemble
-from weft.sim.timing import predict
+from weft.sim.system_timing import cycles_together
+from weft.sim.timing import predict, program_cycles
 
 from tests.effort import few
 
 from ....onnx_models import FloatModel, quantise
 
+SLOW = DramRate(bytes_per_cycle=2, latency=100)
+
+ARBITER = 1.03
+"""What one core takes behind an arbiter, against what it takes alone, at most: a cycle for each burst."""
+
 DIGITS = Path(__file__).parents[5] / "examples" / "digits" / "digits.onnx"
 
 
-def compiled(source: Path, config: CoreConfig, cores: int, **options: bool) -> weft.CompiledModel:
+def compiled(source: Path, config: CoreConfig, cores: int, **options: Any) -> weft.CompiledModel:
     made = weft.compile(source, config, split=cores, **options)
     assert isinstance(made, weft.CompiledModel)
     return made
@@ -73,6 +81,50 @@ def test_layers_of_all_kinds_are_shared(chains: bool, tmp_path: Path) -> None:
     both = network.op("Concat", network.conv(pooled, 32, 64), network.conv(pooled, 32, 32), axis=1)
     quantise(network.build(network.conv(both, 96, 128)), tmp_path)
     check_split(tmp_path / "quantised.onnx", PYNQ, 4, chains=chains)
+
+
+def cycles_on(model: weft.CompiledModel, ports: tuple[int, ...]) -> int:
+    """Turn after turn, each until its last core has ended, where a port has two bytes a cycle."""
+    turns: dict[int, list[tuple[np.ndarray[Any, Any], int]]] = {}
+    for step in model.programs:
+        turns.setdefault(step.turn, []).append((step.program, step.program_offset))
+    return sum(cycles_together(model.on_core.config, ports, SLOW, turn) for turn in turns.values())
+
+
+def test_cuts_are_those_that_are_fastest_on_the_cores_ports(tmp_path: Path) -> None:
+    """Cores that wait for each other at a port are not slower than one, and not slower than cut as if they did not."""
+    network = FloatModel((1, 32, 6, 6))
+    wide = network.op("Relu", network.conv("x", 32, 64, kernel=1))
+    quantise(network.build(network.conv(wide, 64, 32, kernel=1)), tmp_path)
+    source, ports = tmp_path / "quantised.onnx", (0, 0)
+    wish = {"dram": SLOW, "chains": False}
+    own, told = compiled(source, PYNQ, 2, **wish), compiled(source, PYNQ, 2, **wish, ports=ports)
+    (alone,) = compiled(source, PYNQ, 1, **wish).programs
+    whole = program_cycles(PYNQ, SLOW, alone.program, alone.program_offset)
+    assert cycles_on(own, (0, 1)) < whole < cycles_on(own, ports)
+    assert cycles_on(told, ports) < ARBITER * whole
+    assert told.programs[-1].turn == 0  # layers that one core has do not wait for the others
+    x = np.random.default_rng(0).normal(size=told.inputs[0].shape).astype(np.float32)
+    first, second = (weft.load(each).run(x) for each in (own, told))
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    assert weft.certify(told).proved
+    apart = compiled(source, PYNQ, 2, **wish, ports="0, 1")
+    assert [step.program.tobytes() for step in apart.programs] == [step.program.tobytes() for step in own.programs]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ports": "0,0"}, "ports are of the cores that share layers, but no layer is shared; hint: give split"),
+        ({"split": 2, "ports": "0,0,1"}, "ports: 3 ports for 2 cores; hint: the port of each core, such as 0,0,1,1"),
+        ({"split": 2, "ports": (0, 2)}, "ports: no core has port 1, but one has port 2"),
+        ({"split": 2, "ports": "0,x"}, "ports is '0,x', which are not all numbers; hint: the port of each core"),
+        ({"split": 2, "ports": 7}, "ports is 7, but must be the port of each core"),
+    ],
+)
+def test_what_are_no_ports_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        weft.compile(DIGITS, TINY, **options)
 
 
 def test_wrong_numbers_of_cores_are_refused() -> None:

@@ -24,12 +24,13 @@ from ..operators.filled_parameters import fills_pay
 from ..operators.lower import Kernel
 from ..operators.moves import first_entries
 from ..operators.packed_layout import spread_matrices
-from ..operators.share import Share
+from ..operators.share import WHOLE, Share
 from ..operators.weight_groups import records_of
 from ..stream.latency_hiding import LatencyHiding
 from ..stream.stream import Issue
 from ..walk.emit import Emitter
 from ..walk.emit_nest import DramBuffer
+from .alone import Program
 from .chain_plan import plan_of
 from .compile_kernel import Generated, generate_slice
 from .folded_moves import entries_in_window, folded_moves, operands_of
@@ -40,7 +41,7 @@ from .kept_kernels import kept_result, kernels_are_kept
 from .phases import Phase, check_strict, function_of, is_packed_renaming, split_phases
 from .residents import with_states_apart
 from .slices import CONCAT, MOVE, KernelSlice, slices_of
-from .split import Measure, Slices, fastest_cut, may_follow, slices_of_core
+from .split import Measure, Slices, cycles_of, fastest_cut, may_follow, slices_of_core
 from .stages import staged
 from .tuned import Lookup
 from .window import DmaWindow
@@ -52,20 +53,23 @@ LinkHost = Callable[[Module], HostProgram]
 def link(
     module: Module, config: CoreConfig, rate: DramRate, job: Job, link_host: LinkHost, *, vthreads: int = 2,
     tuned: Lookup | None = None, hiding: LatencyHiding = LatencyHiding.RINGS, stages: int = 1,
-    split: int = 1, cores: Sequence[CoreConfig] = (),
+    split: int = 1, ports: Sequence[int] = (), cores: Sequence[CoreConfig] = (),
 ) -> CompiledModel:  # fmt: skip
     """Compile every primitive function of a packed module and put the whole together.
 
     ``rate``: of the DRAM that schedules are chosen for. ``vthreads``: tiles in flight at once. ``tuned``: settings
     that were measured. ``hiding``: of latencies. ``stages``: of a pipeline of cores, each with programs of its own.
-    ``split``: cores that share each layer. ``cores``: of each stage that the module's calls say, the core, where these
-    are unlike; ``config`` is the first.
+    ``split``: cores that share each layer. ``ports``: of memory, that of each of these cores where some share one.
+    ``cores``: of each stage that the module's calls say, the core, where these are unlike; ``config`` is the first.
     Tensors that are not alive at the same time share bytes of the window, unless the job keeps them all. Raises
     CompileError that names the function, stage or buffer at fault; every program has passed the checker.
     """
     if job.strict:
         check_strict(module)
-    return _Linker(module, config, rate, job, link_host, vthreads, tuned, hiding, stages, split, tuple(cores)).run()
+    linker = _Linker(
+        module, config, rate, job, link_host, vthreads, tuned, hiding, stages, split, tuple(ports), tuple(cores)
+    )
+    return linker.run()
 
 
 def measured_cycles(
@@ -106,6 +110,7 @@ class _Linker:
     hiding: LatencyHiding = LatencyHiding.RINGS
     stages: int = 1
     split: int = 1
+    ports: tuple[int, ...] = ()
     cores: tuple[CoreConfig, ...] = ()
     turns: int = 0
     tuned_kernels: int = 0
@@ -123,7 +128,7 @@ class _Linker:
         slices = self._begun(phases, linkers)
         if self.stages > 1:
             cycles = self._measured(phases)
-            phases = staged(phases, self.stages, lambda calls_of: cycles(calls_of, slices))
+            phases = staged(phases, self.stages, lambda calls_of: cycles(calls_of, [slices]))
         cuts = self._cuts(phases, slices) if self.split > 1 else {}
         self.window.plan_tensors(phases, self.names, self._read_by, reuse=not self.job.keep)
         steps: list[CoreStep | HostStep] = []
@@ -168,7 +173,7 @@ class _Linker:
         phases = split_phases(self.module)
         slices = self._begun(phases, [self])
         measured = self._measured(phases)
-        return sum(measured(phase.calls, slices) for phase in phases if phase.on_core and phase.calls)
+        return sum(measured(phase.calls, [slices]) for phase in phases if phase.on_core and phase.calls)
 
     def _begun(self, phases: Sequence[Phase], linkers: Sequence[_Linker]) -> Slices:
         """Name all values, fold moves, and place the constants: by the linker of each stage, if there are several."""
@@ -268,19 +273,17 @@ class _Linker:
     # The core's part
 
     def _measured(self, phases: Sequence[Phase]) -> Measure:
-        """What tells how many cycles calls take as one program. Tensors lie elsewhere in its window than they will."""
-        if self.job.measure is None:
-            raise CompileError("what cores share is cut by measured cycles, but nothing measures them",
-                               hint="compile with weft.compile")  # fmt: skip
-        measure = self.job.measure
+        """What tells how many cycles calls take as one program on each core. Tensors lie elsewhere in its window than
+        they will."""
         window = replace(self.window, slots={})
         window.plan_tensors(phases, self.names, self._read_by, reuse=False)
         job = replace(self.job, progress=lambda _: None, dump=None)
         trial = replace(self, window=window, job=job)
 
-        def cycles(calls_of: Sequence[Call], slices: Slices) -> int:
-            made = trial.made(Phase(True, list(calls_of)), slices, window.end, 0)
-            return measure(self.config, self.rate, made.code, window.end)
+        def cycles(calls_of: Sequence[Call], of_cores: Sequence[Slices]) -> int:
+            phase = Phase(True, list(calls_of))
+            programs = [(trial.made(phase, slices, window.end, 0).code, window.end) for slices in of_cores]
+            return cycles_of(programs, self.config, self.ports, self.rate, self.job)
 
         return cycles
 
@@ -318,12 +321,27 @@ class _Linker:
             kind = tuple((part.kind, part.kernel.signature) for part in slices[node])
             if kind not in known:
                 self.job.progress(f"cutting {function_of(node).name} for {self.split} cores")
-                known[kind] = fastest_cut(node, slices[node], self.config, self.split, measure)
+                known[kind] = fastest_cut(node, slices[node], self.config, self.split, self.ports, measure)
             cuts[node] = known[kind]
         return cuts
 
     def _split_programs(self, phase: Phase, slices: Slices, cuts: Mapping[Call, Share]) -> list[CoreStep]:
-        """The programs of a phase whose layers all cores share: of each turn a program for each core."""
+        """The programs of a phase whose layers all cores share: of each turn a program for each core. Where cores wait
+        for each other at a port, one alone may be the fastest: it needs no turns, so its layers run side by side."""
+        if self.ports:
+            alone = dict.fromkeys(phase.calls, WHOLE)
+            cuts = min(cuts, alone, key=lambda each: self._cycles_of_turns(phase, slices, each))
+        return self._turns(phase, slices, cuts)
+
+    def _cycles_of_turns(self, phase: Phase, slices: Slices, cuts: Mapping[Call, Share]) -> int:
+        job = replace(self.job, progress=lambda _: None, dump=None)
+        trial = replace(self, window=replace(self.window), layers=list(self.layers), job=job)
+        turns: dict[int, list[Program]] = {}
+        for step in trial._turns(phase, slices, cuts):
+            turns.setdefault(step.turn, []).append((step.program, step.program_offset))
+        return sum(cycles_of(turn, self.config, self.ports, self.rate, self.job) for turn in turns.values())
+
+    def _turns(self, phase: Phase, slices: Slices, cuts: Mapping[Call, Share]) -> list[CoreStep]:
         steps: list[CoreStep] = []
         waiting = list(phase.calls)
         while waiting:

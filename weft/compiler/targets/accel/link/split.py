@@ -11,15 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from .....hw.config import CoreConfig
+from .....hw.dram_rate import DramRate
 from ....graph.ir import Call
 from ...errors import CompileError
+from ...target import Job
 from ..operators.share import WHOLE, Share
 from ..schedule.tiling import Problem
+from .alone import Program
 from .slices import KernelSlice
 
 Slices = Mapping[Call, Sequence[KernelSlice]]
-Measure = Callable[[Sequence[Call], Slices], int]
-"""Cycles of calls, of which a core has these slices, as one program."""
+Measure = Callable[[Sequence[Call], Sequence[Slices]], int]
+"""Cycles of calls as one program on each core, of which each has these slices; of one core as if it were alone."""
 
 
 def cuts_of(parts: Sequence[KernelSlice], config: CoreConfig, cores: int) -> list[Share]:
@@ -40,9 +43,11 @@ def _can_be(parts: Sequence[KernelSlice], config: CoreConfig, cut: Share) -> boo
     return all(axes == {axis for axis, _, _ in problem.cuts} for problem in problems)
 
 
-def one_core(cut: Share) -> int:
-    """A core in the middle of the picture, which takes as long as any."""
-    return cut.groups * min(1, cut.rows - 1)
+def cores_measured(cut: Share, cores: int, ports: Sequence[int]) -> Sequence[int]:
+    """Whose programs tell how long a layer takes that is cut so: those of all cores, where they share ports and wait
+    for each other there; else that of a core in the middle of the picture, which takes as long as any. ``ports``: of
+    each core; none where each has its own."""
+    return range(cores) if ports else [cut.groups * min(1, cut.rows - 1)]
 
 
 def slices_of_core(parts: Sequence[KernelSlice], cut: Share, core: int) -> list[KernelSlice]:
@@ -60,12 +65,26 @@ def _shared(part: KernelSlice, own: Share) -> KernelSlice:
                    tuned=None, chosen=None)  # fmt: skip
 
 
-def fastest_cut(node: Call, parts: Sequence[KernelSlice], config: CoreConfig, cores: int, measure: Measure) -> Share:
-    """The cut by which a layer takes the fewest cycles. One core's part of each is measured."""
+def cycles_of(programs: Sequence[Program], config: CoreConfig, ports: Sequence[int], rate: DramRate, job: Job) -> int:
+    """Until the last program has ended, of one core or of all that share these ports. CompileError where the job
+    measures none."""
+    if len(programs) == 1 and job.measure is not None:
+        return job.measure(config, rate, *programs[0])
+    if len(programs) > 1 and job.together is not None:
+        return job.together(config, ports, rate, programs)
+    raise CompileError("what cores share is cut by measured cycles, but nothing measures them",
+                       hint="compile with weft.compile")  # fmt: skip
+
+
+def fastest_cut(
+    node: Call, parts: Sequence[KernelSlice], config: CoreConfig, cores: int, ports: Sequence[int], measure: Measure
+) -> Share:
+    """The cut by which a layer takes the fewest cycles, as `cores_measured` has it."""
     best, least = WHOLE, 0
     for cut in reversed(cuts_of(parts, config, cores)):
+        measured = cores_measured(cut, cores, ports)
         try:
-            cycles = measure([node], {node: slices_of_core(parts, cut, one_core(cut))})
+            cycles = measure([node], [{node: slices_of_core(parts, cut, core)} for core in measured])
         except CompileError:
             if cut is WHOLE:
                 raise
@@ -76,8 +95,10 @@ def fastest_cut(node: Call, parts: Sequence[KernelSlice], config: CoreConfig, co
 
 
 def may_follow(node: Call, turn: Sequence[Call], cuts: Mapping[Call, Share], slices: Slices) -> bool:
-    """Whether it is worth a trial to let a layer run in the turn of those before it: cut as they are, along rows, it
-    reads nothing of them, or pixel by pixel."""
+    """Whether it is worth a trial to let a layer run in the turn of those before it: one core has it and them; or cut
+    as they are, along rows, it reads nothing of them, or pixel by pixel."""
+    if all(cuts[each] == WHOLE for each in (*turn, node)):
+        return True
     if any(cuts[before].parts != cuts[node].parts for before in turn) or cuts[node].groups > 1:
         return False
     apart = not any(arg in turn for arg in node.args)

@@ -128,18 +128,17 @@ def chain(
     return _Chainer(module, config, rate, threads, tuned, measure=measure).run().module
 
 
-def chains_pass(config: CoreConfig, rate: DramRate, job: Job, *, threads: int, tuned: str = "", split: int = 1) -> Pass:
+def chains_pass(core: CoreConfig, rate: DramRate, job: Job, threads: int, tuned: str, split: SplitCosts | None) -> Pass:
     """The pass that makes chains where the job's measure says that they are faster; it counts them. ``tuned``: the path
-    of a tuning database, or nothing. ``split``: cores that share each layer."""
+    of a tuning database, or nothing. ``split``: what layers take that cores share."""
 
     def run(module: Module) -> Counted:
         if job.measure is None:
             return Counted(module, 0)
         job.progress("choosing chains")
-        lookup = tuned_settings(tuned, config, rate) if tuned else None
-        costs = SplitCosts(config, rate, threads, split, job.measure) if split > 1 else None
+        lookup = tuned_settings(tuned, core, rate) if tuned else None
         with kernels_from(job.kept):
-            return _Chainer(module, config, rate, threads, lookup, measure=job.measure, split=costs).run()
+            return _Chainer(module, core, rate, threads, lookup, measure=job.measure, split=split).run()
 
     return Pass("chains", run, needs=("pack-layout",), stage="chained", about=__doc__ or "")
 
@@ -377,7 +376,7 @@ class _Chainer(_Proposer):
         """What `_decide` says; what it says by a database is not kept."""
         if self.tuned is not None:
             return self._decide(part)
-        key = _key(part), _wiring(part), self.rate, self.threads, self.split.cores if self.split is not None else 1
+        key = _key(part), _wiring(part), self.rate, self.threads, self.split and (self.split.cores, self.split.ports)
         return kept_result(lambda: self._decide(part), self.config, "chain", *key)
 
     def _decide(self, part: Sequence[Call]) -> Decision | str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -10,11 +10,11 @@ from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
 from ....graph import Call, Function
 from ...errors import CompileError
-from ...target import Measure
+from ...target import Job
 from ..cost.chain_tiling import chain_tilings
 from ..link.alone import Program, kernel_program, slice_program
 from ..link.slices import KernelSlice, slices_of
-from ..link.split import cuts_of, one_core, slices_of_core
+from ..link.split import cores_measured, cuts_of, cycles_of, slices_of_core
 from ..operators.lower import lower_function
 from ..operators.share import WHOLE
 from ..schedule.tiling import ChainTiling, Problem
@@ -26,13 +26,14 @@ TRIED_OF_EACH_CUT = 2
 
 @dataclass
 class SplitCosts:
-    """``cores``: that share each layer."""
+    """``cores``: that share each layer. ``ports``: of each, where some share one."""
 
     config: CoreConfig
     rate: DramRate
     threads: int
     cores: int
-    measure: Measure
+    ports: tuple[int, ...]
+    job: Job
     _apart: dict[object, int] = field(default_factory=dict)
 
     def apart(self, node: Call) -> int:
@@ -41,8 +42,11 @@ class SplitCosts:
         if key not in self._apart:
             parts = slices_of(node, self.config, self.rate, self.threads)
 
-            def cycles(own: list[KernelSlice]) -> int:
-                return sum(self._cycles(slice_program(part, self.config, self.rate, self.threads)) for part in own)
+            def cycles(of_cores: Sequence[list[KernelSlice]]) -> int:
+                return sum(
+                    self._cycles([slice_program(part, self.config, self.rate, self.threads) for part in of_part])
+                    for of_part in zip(*of_cores, strict=True)
+                )
 
             self._apart[key] = self._least(parts, cycles)
         return self._apart[key]
@@ -65,13 +69,15 @@ class SplitCosts:
         if not tilings:
             raise CompileError("none fits the scratchpads")
 
-        def cycles(own: list[KernelSlice]) -> int:
-            (part,) = own
-            problem = Problem(self.config, part.kernel, 1, rate=self.rate)
+        def cycles(of_cores: Sequence[list[KernelSlice]]) -> int:
+            kernels = [part.kernel for (part,) in of_cores]
+            problem = Problem(self.config, kernels[0], 1, rate=self.rate)
             found = []
             for tiling in islice(chain_tilings(problem), TRIED_OF_EACH_CUT):
                 try:
-                    found.append(self._cycles(kernel_program(part.kernel, self.config, self.rate, tiling)))
+                    found.append(
+                        self._cycles([kernel_program(each, self.config, self.rate, tiling) for each in kernels])
+                    )
                 except CompileError:
                     continue
             if not found:
@@ -80,16 +86,16 @@ class SplitCosts:
 
         return self._least([KernelSlice(kernel, kernel.kind, {})], cycles), tilings[0]
 
-    def _least(self, parts: list[KernelSlice], cycles: Callable[[list[KernelSlice]], int]) -> int:
+    def _least(self, parts: list[KernelSlice], cycles: Callable[[Sequence[list[KernelSlice]]], int]) -> int:
         found = []
         for cut in cuts_of(parts, self.config, self.cores):
+            measured = cores_measured(cut, self.cores, self.ports)
             try:
-                found.append(cycles(slices_of_core(parts, cut, one_core(cut))))
+                found.append(cycles([slices_of_core(parts, cut, core) for core in measured]))
             except CompileError:
                 if cut is WHOLE and not found:
                     raise
         return min(found)
 
-    def _cycles(self, program: Program) -> int:
-        code, end = program
-        return self.measure(self.config, self.rate, code, end)
+    def _cycles(self, programs: Sequence[Program]) -> int:
+        return cycles_of(programs, self.config, self.ports, self.rate, self.job)
