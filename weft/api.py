@@ -44,6 +44,7 @@ class TargetOptions(TypedDict, total=False):
     stages: int
     cores: str | tuple[CoreConfig | str, ...]
     split: int
+    ports: str | tuple[int, ...]
     chains: bool
     hiding: str
     threads: int
