@@ -122,7 +122,8 @@ class Expr:
         return BinOp("or", self, _like(other, self))
 
     def __neg__(self) -> Expr:
-        return BinOp("sub", _like(0, self), self)
+        """Of floats a product, since 0 - 0 has not the sign of -0."""
+        return self * -1.0 if self.dtype in FLOATS else BinOp("sub", _like(0, self), self)
 
     def __lt__(self, other: Expr | Number) -> Expr:
         return BinOp("lt", self, _like(other, self))
