@@ -119,6 +119,17 @@ def test_functions_of_complex_numbers() -> None:
         np.testing.assert_allclose(one / size, other.numpy() / size, atol=3e-5, err_msg=str(number))
 
 
+def test_layers_of_complex_numbers() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor, turns: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        a, b = torch.complex(x[0], y[0]), torch.complex(y[1], x[1])
+        return (real(nn.functional.linear(a, b, turns[:6])), real(torch.addmm(turns[:6], a, b.mT, beta=2, alpha=1j)),
+                real(torch.baddbmm(a[None, :, :6], a[None], b.mT[None], beta=0)))  # fmt: skip
+
+    module = Of(program)
+    for one, other in zip(meant(module, X, Y), module(X, Y), strict=True):
+        np.testing.assert_allclose(one, other.numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_zero_to_a_complex_power() -> None:
     x, y = torch.zeros(3), torch.tensor([0.0, 2.0, 0.5])
     module = Of(lambda x, y, _: real(torch.complex(x, x) ** torch.complex(y, x)))

@@ -489,6 +489,16 @@ def _product(site: Site, a: Complex, b: Complex) -> Complex:
     return _products(site, a, b, lambda p, q: product(site, p, q))
 
 
+@_rule("addmm.default", "baddbmm.default", "addmv.default")
+def _add_product(
+    site: Site, bias: Complex, a: Complex, b: Complex, *, beta: complex = 1, alpha: complex = 1
+) -> Complex:
+    """beta * bias + alpha * a b; without beta the bias is not read."""
+    total = _product(site, a, b)
+    total = total if alpha == 1 else _times(site, total, alpha)
+    return total if beta == 0 else _plus(site, total, bias if beta == 1 else _times(site, bias, beta))
+
+
 # Fourier transforms: ``normalisation`` is 0 for none, 1 for one by the root of the number of elements, 2 by it
 
 
