@@ -1,4 +1,4 @@
-"""Files: written so that nobody ever sees half of one, archives told apart, and what is chosen of a model's file."""
+"""Files: written so that nobody ever sees half of one, kinds told apart, and what is chosen of a model's file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+ONNX_START = b"\x08"
+"""The first byte of an ONNX file: its field 1, a number, is the version of the format."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -1,4 +1,5 @@
-"""Mistakes of people at the command line: each is answered with one line that says what to do, and a status."""
+"""Mistakes of people at the command line: each is answered with one line that says what to do, and a status.
+None leaves a file behind."""
 
 from __future__ import annotations
 
@@ -45,6 +46,8 @@ MISTAKES = {
     "view digits.onnx none.weft": "none.weft",
     "view afolder": "afolder",
     "tune digits.onnx --tuned x": "--database",
+    "tune text.onnx": "text.onnx",
+    "tune text.onnx --target cpu": "text.onnx",
     "explore bad.toml -n digits.onnx": "there is no field 'blok_in'",
     "explore bad.toml": "missing option '--networks'",
     "compare cpu": "missing argument 'second'; hint: weft compare --help",
@@ -79,7 +82,15 @@ MISTAKES = {
     "compile cut.onnx": "'cut.onnx' is not a complete ONNX file",
     "run picture.png": "it begins as another kind of file: models are .onnx, .tflite, .pt2",
     "run digits.onnx --shape N=1": "the inputs are 'image'; hint: name an input, with all of its sizes: 'weft shapes'",
-    "compile empty.onnx": "it has no graph with outputs; hint: is it truncated?",
+    "compile empty.onnx": "'empty.onnx' is an empty file; hint: export or copy the model again",
+    "compile empty.tflite": "'empty.tflite' is an empty file",
+    "shapes empty.mlir": "'empty.mlir' is an empty file",
+    "run empty.tflite --kernels reference": "'empty.tflite' is an empty file",
+    "compile empty.weft": "'empty.weft' is an empty file",
+    "run empty.weft": "empty.weft: the file is empty, so it is no weft artifact; hint: make one with 'weft compile'",
+    "profile empty.weft": "empty.weft: the file is empty, so it is no weft artifact",
+    "view notes.weft": "notes.weft: this is not a weft artifact",
+    "replay empty.wrec": "empty.wrec: the file is empty, so it is no weft recording",
     "compile .": "'.': a folder, where a file is wanted",
     "compile digits.onnx --tuned none.sqlite": "no tuning database 'none.sqlite'; hint: make it with `weft tune`",
     "run digits.onnx --tuned none.sqlite": "no tuning database 'none.sqlite'; hint: make it with `weft tune`",
@@ -117,7 +128,9 @@ def prepare(folder: Path) -> None:
     (folder / "m.pt").write_text("x")
     (folder / "m.safetensors").write_text("xx")
     (folder / "cut.onnx").write_bytes(MODEL.read_bytes()[:300])
-    (folder / "empty.onnx").write_bytes(b"")
+    for name in ("empty.onnx", "empty.tflite", "empty.mlir", "empty.weft", "empty.wrec"):
+        (folder / name).write_bytes(b"")
+    (folder / "notes.weft").write_text("hello\n")
     (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(50))
     (folder / "odd.json").write_text('{"block_in": 7}')
     (folder / "broken.json").write_text("{")
@@ -144,7 +157,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("words", MISTAKES, ids=lambda words: words.replace(" ", "_").replace("/", "."))
 def test_a_mistake_is_answered_in_one_line(words: str, folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
     result = weft(*shlex.split(words), folder=folder)
+    assert sorted(folder.rglob("*")) == before
     assert result.returncode in (1, 2), result.stdout
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith("error: ")

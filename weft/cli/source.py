@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..compiler.model import CompiledModel, OpenModel
 from ..compiler.targets.errors import CompileError
-from ..files import LitertFile, is_exported_program
+from ..files import ONNX_START, LitertFile, is_exported_program
 from ..kept_models import Wish, compile_kept
 from .output import parse_shapes
 from .target_options import Chosen, refuse_options
@@ -24,12 +24,17 @@ Given = Path | LitertFile
 
 
 def is_artifact(path: Path) -> bool:
-    """Whether a file is what ``weft compile`` writes, and no model. Exported programs of PyTorch are zips, too."""
+    """Whether a file is what ``weft compile`` writes, and no model. Exported programs of PyTorch are zips, too.
+
+    What is named as an artifact and begins as neither is meant as one: an empty file, one that is not there."""
     try:
         with path.open("rb") as file:
-            return file.read(4) == b"PK\x03\x04" and not is_exported_program(path)
+            begin = file.read(4)
     except OSError:
-        return path.suffix == ".weft"
+        begin = b""
+    if begin.startswith(b"PK\x03\x04"):
+        return not is_exported_program(path)
+    return path.suffix == ".weft" and not begin.startswith(ONNX_START)
 
 
 def opened_artifact(source: Path, chosen: Chosen, **arguments: object) -> CompiledModel:

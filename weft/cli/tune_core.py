@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ def tune(request: TuneRequest) -> None:
     """Tilings of kernels and chains, in the timing model."""
     options, budget, database = request.options, request.budget, request.database
     core, rate = options.core, options.rate
-    with progress("reading the model", err) as status, Database(database) as results:
+    with ExitStack() as stack:
+        status = stack.enter_context(progress("reading the model", err))
         module = request.prepared(status)
         tasks = tasks_of(module, core, rate, options.vthreads, chains=options.chains)
         if not tasks:
             raise CompileError("nothing of this model on the core can be tuned", at=str(request.model))
+        results = stack.enter_context(Database(database))  # a model that is refused leaves no file behind
         if budget.prove:
             proofs = proofs_of(request, tasks, results, status)
             print_proofs(request, proofs, least_cycles(module, core, rate, options.vthreads).cycles)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from ..compiler.targets.cpu.processor import named_target
 from ..compiler.targets.errors import CompileError
@@ -25,12 +26,14 @@ def tune(request: TuneRequest) -> None:
         raise CompileError(f"schedules for {options.processor!r} cannot be measured on this machine",
                            hint="tune on the machine that runs the model, with processor 'host'")  # fmt: skip
     processor = named_target(options.processor)
-    with progress("reading the model", err) as status, Database(database) as results:
+    with ExitStack() as stack:
+        status = stack.enter_context(progress("reading the model", err))
         module = request.prepared(status)
         tasks = cpu_tasks(module, processor, options.threads)
         if not tasks:
             raise CompileError("no kernel of this model has schedules to choose from", at=str(request.model),
                                hint="products and convolutions have")  # fmt: skip
+        results = stack.enter_context(Database(database))  # a model that is refused leaves no file behind
         found = search_cpu(tasks, results, trials=budget.trials, seed=budget.seed, minutes=budget.minutes_left,
                            report=lambda states: status.update(_cpu_line(states)))  # fmt: skip
     records = [

@@ -44,6 +44,8 @@ def unseal(raw: bytes, what: str, how: str, again: str) -> dict[str, bytes]:
 
     ``what``: such as "artifact"; ``how``, ``again``: what to do if it is none, and if it is damaged.
     """
+    if not raw:
+        raise ArtifactError(f"the file is empty, so it is no weft {what}", hint=how)
     if not raw.startswith(b"PK\x03\x04"):
         raise ArtifactError(f"this is not a weft {what}", hint=how)
     if raw[-64 - len(_COMMENT) : -64] != _COMMENT or hashlib.sha256(raw[:-64]).hexdigest().encode() != raw[-64:]:

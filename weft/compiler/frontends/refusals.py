@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from ...files import ONNX_START
 from ..graph import Family, Module, calls
 from ..graph.registry import operator_of
 from .errors import ModelError
@@ -35,10 +36,6 @@ EXPORTS = {
 """How something that can be read is made of each."""
 
 
-ONNX_START = b"\x08"
-"""The first byte of an ONNX file: its field 1, a number, is the version of the format."""
-
-
 KERAS = (".keras", ".h5")
 SAVED_MODEL = "saved_model.pb"
 """The file in a folder that TensorFlow writes."""
@@ -63,6 +60,12 @@ def refuse_other_files(path: Path) -> None:
         return
     line = next(line for name, line in EXPORTS.items() if name in what)
     raise ModelError(f"{str(path)!r} is {what}, not a graph that can be compiled", hint=line)
+
+
+def refuse_empty_file(path: Path) -> None:
+    """ModelError for a file of no bytes, which its ending may call a model of any kind."""
+    if path.is_file() and not path.stat().st_size:
+        raise ModelError(f"{str(path)!r} is an empty file", hint="export or copy the model again")
 
 
 def refuse_unknown_shapes(shapes: Iterable[str], inputs: Iterable[str]) -> None:

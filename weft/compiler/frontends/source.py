@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import onnx
 
+from ...files import LitertFile
 from ...plugins import FRONT_ENDS, load_plugin, plugins
 from ...shown import with_article
 from ..graph import Array, Module
@@ -23,7 +24,7 @@ from ..graph.tail import Tail
 from .errors import ModelError, NeedsValueError
 from .litert import open_model as open_litert
 from .onnx.source import OnnxSource
-from .refusals import refuse_other_files
+from .refusals import refuse_empty_file, refuse_other_files
 from .stablehlo import open_model as open_stablehlo
 from .torch import open_model as open_torch
 
@@ -111,6 +112,8 @@ def read(model: Any) -> Source:
     Raises ModelError for what no front end reads."""
     if isinstance(model, Source):
         return model
+    if isinstance(model, (str, Path, LitertFile)):
+        refuse_empty_file(Path(str(model)))
     for opener in _openers():
         source = opener(model)
         if source is not None:

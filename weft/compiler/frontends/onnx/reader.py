@@ -20,11 +20,12 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from ....files import ONNX_START
 from ...graph import Attrs, Constant, Expr, Function, GraphError, Module, Span, TensorType, Tuple, Var
 from ...graph.dtypes import DTYPES
 from ...graph.symbolic import LEFT_OPEN
 from ..errors import ModelError, in_python
-from ..refusals import ONNX_START, refuse_floats, refuse_unknown_shapes
+from ..refusals import refuse_floats, refuse_unknown_shapes
 from . import (
     activation,
     attention,
