@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from weft.files import write_atomically
+from weft.files import write_atomically, written_whole
 
 
 @pytest.mark.parametrize("before", [None, b"what was there"])
@@ -64,6 +64,28 @@ def test_a_full_disk_names_the_file() -> None:
     with pytest.raises(OSError, match="/dev/full") as refused:
         write_atomically(Path("/dev/full"), b"content")
     assert refused.value.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, MemoryError])
+def test_what_ends_in_the_middle_leaves_what_was_there(tmp_path: Path, error: type[BaseException]) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(b"before")
+
+    def write() -> None:
+        with written_whole(path) as file:
+            file.write(b"half")
+            raise error
+
+    with pytest.raises(error):
+        write()
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_errors_of_other_files_keep_their_names(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no\.npy"), written_whole(tmp_path / "run.json"):
+        (tmp_path / "no.npy").open("rb")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_is_told_to_be_one(tmp_path: Path) -> None:

@@ -25,8 +25,10 @@ from tests.cli.test_mistakes import MISTAKES, folder
 NEED_THE_MODEL = {
     words for words, answer in MISTAKES.items()
     if any(part in answer for part in ("input 'image'", "its inputs: ", "but examples for", "its outputs: "))
+    or "is an empty file" in answer
     or words in ("compile text.onnx", "shapes text.onnx", "evaluate digits.onnx three.npy --labels two.npy")
-    or words in ("compile cut.onnx", "compile empty.onnx", "compile m.pt", "compile m.safetensors", "run picture.png")
+    or words in ("tune text.onnx", "tune text.onnx --target cpu")
+    or words in ("compile cut.onnx", "compile m.pt", "compile m.safetensors", "run picture.png")
     or words in ("run digits.onnx --shape N=1", "run digits.onnx -i flat.npy", "run digits.onnx -i last.npy")
     or words == "compile digits.onnx --pass none"  # it takes the passes to know which there are
 }  # fmt: skip

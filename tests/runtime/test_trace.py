@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import gzip
 import json
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from weft.hw.programs import disassemble
 from weft.runtime.module import LoadedModule, StepRun
 from weft.runtime.profile_whatif import predict_runs
 from weft.runtime.report import engine_records, layer_records
-from weft.runtime.trace import write_runs, write_trace
+from weft.runtime.trace import write_events, write_runs, write_trace
 from weft.runtime.trace_tokens import tokens, traffic
 from weft.sim.dram import DramModel
 from weft.sim.result import EVENT
@@ -168,3 +171,26 @@ def test_fsim_writes_the_trace_and_the_tables_that_rtl_writes(compiled: Compiled
     assert len(on_core[0]) > 3
     assert engine_records(first) == engine_records(second)
     assert (tmp_path / "fsim").read_bytes() == (tmp_path / "rtl").read_bytes()
+
+
+# The file
+
+
+@pytest.mark.parametrize("name", ["run.json", "run.json.gz"])
+def test_a_timeline_that_is_interrupted_leaves_no_file(name: str, tmp_path: Path) -> None:
+    def events() -> Iterator[str]:
+        yield '{"ph":"X"}'
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_events(tmp_path / name, "run", events())
+    assert list(tmp_path.iterdir()) == []
+    assert write_events(tmp_path / name, "run", ['{"ph":"X"}', '{"ph":"M"}']) == 1
+    raw = (tmp_path / name).read_bytes()
+    assert len(json.loads(gzip.decompress(raw) if name.endswith(".gz") else raw)["traceEvents"]) == 3
+
+
+def test_a_full_disk_is_told_with_the_timelines_name() -> None:
+    with pytest.raises(OSError, match="/dev/full") as refused:
+        write_events("/dev/full", "run", ['{"ph":"X"}'] * 10_000)
+    assert refused.value.errno == errno.ENOSPC

@@ -119,7 +119,7 @@ def synth(
     if output is not None:
         for name, content in files.items():
             (output / name).parent.mkdir(parents=True, exist_ok=True)
-            (output / name).write_bytes(content)
+            write_atomically(output / name, content)
         print_report(tables, output / "report.txt")
     if as_json:
         usage = [{"module": name.strip(), **figures} for name, figures in result.rows(depth)]

@@ -8,6 +8,7 @@ import math
 import os
 import sys
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -169,8 +170,11 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, 
 
 def print_report(tables: Sequence[RenderableType], path: Path) -> None:
     """Tables into a file, at full width."""
-    with path.open("w") as file:
-        PlainConsole(file=file, width=REPORT_COLUMNS).print(*tables)
+    from ..files import write_atomically
+
+    text = StringIO()
+    PlainConsole(file=text, width=REPORT_COLUMNS).print(*tables)
+    write_atomically(path, text.getvalue().encode())
 
 
 def parse_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..collector import collector_waits
+from ..files import write_atomically
 from .frontends import NeedsValueError, Source, read
 from .frontends.source import Decidable, module_and_tail
 from .graph import Array, Family, Module, calls
@@ -217,6 +218,6 @@ def folder_dump(folder: str | Path) -> Callable[[str, str], None]:
 
     def write(name: str, text: str) -> None:
         safe = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)
-        (place / f"{safe}.txt").write_text(text + "\n")
+        write_atomically(place / f"{safe}.txt", f"{text}\n".encode())
 
     return write

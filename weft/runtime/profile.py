@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..compiler.model import CompiledModel, Layer
+from ..files import write_atomically
 from ..hw.config import CoreConfig
 from ..hw.isa import Engine
 from ..sim.dram import DramModel
@@ -223,4 +224,4 @@ def write_json(profile: Profile, path: Path, more: Sequence[Mapping[str, Any]] =
     """Write :func:`layer_profile_records`, each with what else is known of its layer."""
     records = layer_profile_records(profile)
     whole = [{**record, **each} for record, each in zip(records, more, strict=True)] if more else records
-    path.write_text(json.dumps(whole, indent=1) + "\n")
+    write_atomically(path, (json.dumps(whole, indent=1) + "\n").encode())

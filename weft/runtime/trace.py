@@ -13,11 +13,13 @@ import gzip
 import heapq
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 
 from ..compiler.model import CompiledModel
+from ..files import written_whole
 from ..hw.assembly import format_instruction
 from ..hw.isa import ENGINE_NAMES, Engine, Instruction, Load, Vector
 from ..hw.programs import disassemble
@@ -67,13 +69,16 @@ def write_events(path: str | Path, label: str, events: Iterable[str]) -> int:
     """Write events, compressed if the name ends in ``.gz``; number of slices written. ``label``: of the whole."""
     slices = 0
     compressed = Path(path).suffix == ".gz"
-    with gzip.open(path, "wt", 5, "utf-8") if compressed else open(path, "w", encoding="utf-8") as file:
-        file.write('{"displayTimeUnit":"ns","otherData":{"unit":"1 us is 1 cycle"},"traceEvents":[\n')
+    with (
+        written_whole(Path(path)) as plain,
+        gzip.GzipFile(Path(path).name, "wb", 5, plain) if compressed else nullcontext(plain) as file,
+    ):
+        file.write(b'{"displayTimeUnit":"ns","otherData":{"unit":"1 us is 1 cycle"},"traceEvents":[\n')
         for event in events:
             slices += '"ph":"X"' in event
-            file.write(f"{event},\n")
+            file.write(f"{event},\n".encode())
         # The format allows no comma after the last event, and a name for the whole is always there to end with.
-        file.write(f"{metadata('process_labels', 0, 0, 'labels', label)}\n]}}\n")
+        file.write(f"{metadata('process_labels', 0, 0, 'labels', label)}\n]}}\n".encode())
     return slices
 
 

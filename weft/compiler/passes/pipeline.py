@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...files import write_atomically
 from ...imports import IMPORTS
 from ...roundings import BESIDE, FLOAT32, HALF_UP, ROUNDINGS
 from ..graph import Module
@@ -58,7 +59,7 @@ def run_passes(
                 from .diff import Change, diff_page
 
             page = diff_page(title, manager.records, [Change(*each) for each in changes])
-            Path(options.diff).write_text(page, encoding="utf-8")
+            write_atomically(Path(options.diff), page.encode())
 
 
 _FLOAT_PASSES = (fold_constants, simplify, fold_batch_norm, fold_constants, simplify, cse, dce)

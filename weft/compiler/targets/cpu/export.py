@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from ....files import write_atomically
 from ...graph.dtypes import STRING
 from ...model import CompiledModel, CopyStep, CutModel, HostProgram, HostStep, LaunchStep, Place
 from ..errors import CompileError
@@ -32,7 +33,7 @@ def export_objects(model: CompiledModel, folder: Path, processor: Processor) -> 
     files[SOURCE] = "\n".join(_source(program, symbols, counter_bytes)).encode()
     files[CONSTANTS] = program.constants.tobytes()
     for name, content in files.items():
-        (folder / name).write_bytes(content)
+        write_atomically(folder / name, content)
     return [folder / name for name in files]
 
 
