@@ -20,6 +20,7 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import onnx
 import weft
 from weft.compiler.model import CompiledModel, CoreStep
 from weft.hw.config import CoreConfig, named_config
@@ -31,8 +32,7 @@ from weft.sim.relay_timing import spans_of
 from weft.sim.timing import predict
 
 from benchmarks.common import Record, print_table, write_json
-from benchmarks.systems.systems import MEMORY, TOLERANCE
-from examples.models.build import build
+from benchmarks.systems.systems import MEMORY, TOLERANCE, network_of
 
 DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 
@@ -87,13 +87,15 @@ def relayed_cycles(stretches: list[list[list[int]]]) -> int:
     return total
 
 
-def compiled(path: Path, config: CoreConfig, cores: int) -> CompiledModel:
+def compiled(path: Path | onnx.ModelProto, config: CoreConfig, cores: int) -> CompiledModel:
     model = weft.compile(path, config, split=cores, progress=None)
     assert isinstance(model, CompiledModel)
     return model
 
 
-def measured(network: str, path: Path, config: CoreConfig, counts: list[int], *, layers: bool) -> Iterator[Row]:
+def measured(
+    network: str, path: Path | onnx.ModelProto, config: CoreConfig, counts: list[int], *, layers: bool
+) -> Iterator[Row]:
     alone = relayed_cycles(turns_of(compiled(path, config, 1)))
     for count in counts:
         model = compiled(path, config, count)
@@ -116,7 +118,7 @@ def print_layers(network: str, model: CompiledModel, turns: list[list[int]]) -> 
     print_table(f"{network}: cycles of each turn", ["layers", *map(str, range(model.shared_by))], rows)
 
 
-def rtl_difference(path: Path, config: CoreConfig, cores: int) -> str:
+def rtl_difference(path: Path | onnx.ModelProto, config: CoreConfig, cores: int) -> str:
     """What is different in the Verilog of a system; empty if nothing."""
     system = SystemConfig(cores=(config,) * cores, ports=tuple(range(cores)), relay=True)
     model = compiled(path, config, cores)
@@ -151,7 +153,7 @@ def main() -> int:
     records: list[Record] = []
     failed = False
     for network in arguments.networks:
-        path = DIGITS if network == "digits" else build(network, size=arguments.size)
+        path = DIGITS if network == "digits" else network_of(network, arguments.size)
         found = list(measured(network, path, config, arguments.cores, layers=arguments.layers))
         rows += found if arguments.size == 224 else [replace(row, target=None) for row in found]
         if arguments.rtl and (difference := rtl_difference(path, config, max(arguments.cores))):

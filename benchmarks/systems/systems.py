@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import onnx
 import weft
 from amaranth.lib import wiring
 from weft.compiler.model import CompiledModel
@@ -50,6 +51,9 @@ from weft.sim.system_timing import predict_system
 from weft.sim.timing import predict
 
 from benchmarks.common import Record, print_table, write_json
+from benchmarks.core.other_networks import FORM
+from benchmarks.zoo.quantised_forms import quantised
+from benchmarks.zoo.whole_networks import ARCHITECTURES, float_network
 from examples.models.build import build
 
 CORES = {"16x16": PYNQ, "8x8": replace(PYNQ, name="8x8", block_in=8, block_out=8, depthwise=0)}
@@ -222,8 +226,16 @@ def areas(counts: list[int]) -> Iterator[Record]:
             yield from (Record(where, name, figure, value) for figure, value in figures.items() if value)
 
 
-def compiled_for(path: Path, config: CoreConfig, stages: int) -> CompiledModel:
-    model = weft.compile(path, config, stages=stages)
+def network_of(name: str, size: int) -> Path | onnx.ModelProto:
+    """One of the networks that `build` makes, for images of this size, or a quantised one of the zoo, which has its
+    own."""
+    if name not in ARCHITECTURES:
+        return build(name, size=size)
+    return quantised(*float_network(name), FORM)
+
+
+def compiled_for(network: Path | onnx.ModelProto, config: CoreConfig, stages: int) -> CompiledModel:
+    model = weft.compile(network, config, stages=stages)
     assert isinstance(model, CompiledModel)
     return model
 
@@ -236,7 +248,7 @@ def compiled(arguments: argparse.Namespace) -> Iterator[tuple[str, str, Compiled
         yield model.name.split("-")[0], core, model, lambda _: None
     for core in arguments.core:
         for name in arguments.networks if not arguments.models else ():
-            compile_for = partial(compiled_for, build(name, size=arguments.size), CORES[core])
+            compile_for = partial(compiled_for, network_of(name, arguments.size), CORES[core])
             yield name, core, compile_for(1), compile_for
 
 
