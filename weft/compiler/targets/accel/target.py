@@ -244,7 +244,9 @@ class Accel:
 
         def compiled_for(rate: DramRate, ports: Sequence[int], dump: Dump | None) -> CompiledModel:
             chosen = options if rate == options.rate else replace(options, dram=rate)
-            return compiled_by(replace(chosen, ports=tuple(ports)), replace(job, dump=dump))
+            if ports != options.shared_ports:
+                chosen = replace(chosen, ports=tuple(ports))
+            return compiled_by(chosen, replace(job, dump=dump))
 
         return faster_in(options.core, options.rate, options.shared_ports, job, compiled_for)
 
