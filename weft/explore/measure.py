@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from ..compiler.graph import Module
 from ..compiler.model import CompiledModel
 from ..compiler.passes.manager import PassManager
 from ..compiler.passes.pipeline import integer_passes
+from ..compiler.passes.wide_activations import MULTIPLIERS
 from ..compiler.targets.accel.link.tuned import machine_texts
 from ..compiler.targets.accel.named_memory import is_usual
 from ..compiler.targets.accel.operators.packed_layout import Blocks
@@ -146,35 +147,45 @@ def open_network(file: str | Path | LitertFile) -> Network:
 
 
 @lru_cache(maxsize=16)
-def integer_module(network: Network, batch: int, block: int, tables: bool = False, rounding: str = HALF_UP) -> Module:
-    """A network after the passes that know of a core only the ``block`` of its products of computed matrices, and
-    whether it has tables, and how it may round."""
+def integer_module(
+    network: Network, batch: int, block: int, tables: bool = False, rounding: str = HALF_UP, wide: bool = False
+) -> Module:
+    """A network after the passes that know of a core only the ``block`` of its products of computed matrices, whether
+    it has tables, how it may round, and whether it takes activations of 16 bits."""
     content = Path(network.path).read_bytes()
     if hashlib.sha256(content).hexdigest()[:32] != network.digest:
         raise ExploreError("the file has changed since the exploration began", at=network.path, hint="begin again")
     source, shapes = for_batch(read(network.file), batch)
     module, _ = module_and_tail(source, shapes, require_quantised=True)
-    return PassManager(integer_passes(block, tables=tables, core=True, rounding=rounding)).run(module)
+    return PassManager(integer_passes(block, tables=tables, core=True, rounding=rounding, wide=wide)).run(module)
 
 
 def packed(design: Design, network: Network) -> Module:
     """A network as the design's linker takes it, before chains are made."""
     options = AccelOptions(design.config, design.rate, vthreads=design.vthreads)
-    block, tables, rounding = _integer_form(design)
-    before = [each.name for each in integer_passes(block, tables=tables, core=True, rounding=rounding)]
+    block, tables, rounding, wide = _integer_form(design.config)
+    before = [each.name for each in integer_passes(block, tables=tables, core=True, rounding=rounding, wide=wide)]
     passes = find_target("accel").passes(options, quantised=True)[len(before) :]
     with collector_waits():
         return PassManager(passes, ran=before).run(integers(design, network))
 
 
-def _integer_form(design: Design) -> tuple[int, bool, str]:
-    core = design.config
-    return Blocks.of(core).product_block, core.tables > 0, core.rounding
+def _integer_form(*cores: CoreConfig) -> tuple[int, bool, str, bool]:
+    """What passes to integers know of cores that a network runs on."""
+    block = min(Blocks.of(core).product_block for core in cores)
+    wide = min(core.macs_per_cycle for core in cores) >= MULTIPLIERS
+    return block, any(core.tables for core in cores), cores[0].rounding, wide
 
 
 def integers(design: Design, network: Network) -> Module:
     """A network after the passes that designs with cores of like products share; they are done once."""
-    return integer_module(network, design.config.batch, *_integer_form(design))
+    return integer_module(network, design.config.batch, *_integer_form(design.config))
+
+
+def integers_on_host(design: Design, network: Network) -> Module:
+    """The same network in integers, with nothing of the core but what changes numbers: what results are held to."""
+    _, _, rounding, wide = _integer_form(design.config)
+    return integer_module(network, design.config.batch, 0, rounding=rounding, wide=wide)
 
 
 def compiled(design: Design, network: Network, module: Module | None = None) -> CompiledModel:
@@ -192,9 +203,7 @@ def compiled(design: Design, network: Network, module: Module | None = None) -> 
 def in_stages(design: Design, network: Network) -> tuple[Module, CompiledModel]:
     """A network with a stage for each core of a design's system: as the linker takes it, and compiled."""
     cores = design.cores
-    forms = [_integer_form(replace(design, config=core)) for core in cores]
-    form = min(block for block, _, _ in forms), any(tables for _, tables, _ in forms), forms[0][2]
-    module = integer_module(network, design.config.batch, *form)
+    module = integer_module(network, design.config.batch, *_integer_form(*cores))
     target, job = find_target("accel"), Job(measure=program_cycles)
     alike = len({core.hash64 for core in cores}) == 1
     on = {"config": cores[0], "stages": len(cores)} if alike else {"cores": cores}

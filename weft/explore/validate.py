@@ -14,7 +14,7 @@ from ..runtime.device import RtlDevice
 from ..runtime.profile_whatif import predict_runs
 from ..sim.dram import DramModel
 from .errors import ExploreError
-from .measure import Network, compiled, integer_module
+from .measure import Network, compiled, integers_on_host
 from .outcome import Outcome
 from .rounds import measure_point
 from .space import Design
@@ -59,7 +59,7 @@ def validate(points: Sequence[Outcome], network: Network, report: Callable[[str]
         model = compiled(design, network)
         dram = DramModel(latency=design.rate.latency, bytes_per_cycle=design.rate.bytes_per_cycle)
         predicted = sum(run.result.cycles or 0 for run in predict_runs(model, dram))
-        module = integer_module(network, design.config.batch, 0)
+        module = integers_on_host(design, network)
         inputs = random_inputs(module, 0)
         loaded = load(model, RtlDevice(design.config, dram=dram))
         results = loaded.run(inputs)
@@ -73,7 +73,7 @@ def _on_system(design: Design, system: SystemDesign, network: Network) -> Check:
     """An image on every core of a system at once."""
     pictures = replace(system, split="pictures")
     predicted = measure_point(replace(design, system=pictures), network).cycles
-    module = integer_module(network, design.config.batch, 0)
+    module = integers_on_host(design, network)
     items = [random_inputs(module, seed) for seed in range(len(design.cores))]
     model = compiled(replace(design, system=None), network)
     loaded = load(model, "rtl", system=system.config, dram=system.memory)

@@ -11,9 +11,30 @@ AT_ONCE = ("tests/compiler/targets/accel/test_check_at_once.py",)
 STREAM = ("tests/compiler/targets/accel/stream/test_constants.py",)
 RESIZED = ("tests/compiler/passes/test_resized.py",)
 FLOATS = ("tests/compiler/passes/test_floats_unasked.py",)
+WIDE = ("tests/compiler/passes/test_wide_activations.py",)
 CHAIN_TILING = ("tests/compiler/targets/accel/cost/test_chain_tiling.py",)
 
 MUTANTS = (
+    Mutant(
+        "low-bytes-by-another-zero-point", "compiler/passes/wide_activations.py", "rounding",
+        "(middle & 255) - 128", "(middle & 255) - 127", WIDE,
+    ),
+    Mutant(
+        "high-bytes-in-steps-of-255", "compiler/passes/wide_activations.py", "rounding",
+        "256 * step, (middle >> 8)", "255 * step, (middle >> 8)", WIDE,
+    ),
+    Mutant(
+        "high-bytes-without-the-offset-of-unsigned-ones", "compiler/passes/wide_activations.py", "condition",
+        "less = 128 if q.dtype == \"uint16\" else 0", "less = 0", WIDE,
+    ),
+    Mutant(
+        "bytes-of-small-products-on-the-core", "compiler/passes/wide_activations.py", "check ignored",
+        "HOST_BYTE * crossing + TURNS", "HOST_BYTE * crossing", WIDE,
+    ),
+    Mutant(
+        "weights-of-two-bytes-as-one", "compiler/passes/wide_activations.py", "check ignored",
+        "or not _in_a_byte(weights.centred)", "or False", WIDE,
+    ),
     Mutant(
         "interpolated-from-the-corner", "compiler/passes/resized.py", "wrong address",
         "_phase((phase + start) * step / factor - start)", "_phase(phase * step / factor - start)", RESIZED,

@@ -21,6 +21,7 @@ from .plugins import insert_passes
 from .resized import resized
 from .scans import scan_bodies, unroll_quantised_loops
 from .simplify import simplify
+from .wide_activations import wide_activations
 
 
 @dataclass(frozen=True)
@@ -76,17 +77,18 @@ def _float_loops() -> Pass:
 
 def integer_passes(
     block: int = 0, scope: Scope = Scope.PRODUCTS, *, volumes: bool = False, tables: bool = False, core: bool = False,
-    rounding: str = HALF_UP,
+    rounding: str = HALF_UP, wide: bool = False,
 ) -> list[Pass]:  # fmt: skip
     """From a model as read to the integer contract, for an array that multiplies computed matrices, ``block`` channels
     at a time; 0: the host does. ``volumes``: whether the target has convolutions over volumes of bytes. ``tables``:
     whether its core has tables. ``core``: whether it has a core beside the host. ``rounding``: how
-    that may round beside half up; what is no core rounds as it is asked to."""
+    that may round beside half up; what is no core rounds as it is asked to. ``wide``: whether the core is fast enough
+    for activations of 16 bits, which it multiplies byte by byte."""
     windows = [*([resized] if core else []), windows_of_volumes if volumes else plain_windows]
     roundings = BESIDE[rounding] if core else ROUNDINGS
     return [
         unroll_quantised_loops, fold_constants, simplify, fold_batch_norm, *windows, fold_constants, simplify, cse,
-        _float_loops(),
+        *([wide_activations] if wide else []), _float_loops(),
         legalise_for(block, scope, volumes=volumes, tables=tables, core=core, roundings=roundings),
         *([float32_by_integers] if rounding == FLOAT32 else []), simplify, fold_constants, cse, dce,
     ]  # fmt: skip

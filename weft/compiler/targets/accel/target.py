@@ -163,12 +163,14 @@ def passes_to_integers(core: CoreConfig, integers: str, *others: CoreConfig) -> 
     """From a model as read to the integer graph that programs for a core, or for several, compute."""
     with IMPORTS:
         from ...passes.pipeline import integer_passes
+        from ...passes.wide_activations import MULTIPLIERS
         from .operators.packed_layout import Blocks
 
     cores = (core, *others)
     return integer_passes(
         min(Blocks.of(each).product_block for each in cores), scope_of(integers),
         tables=any(each.tables for each in cores), core=True, rounding=core.rounding,
+        wide=min(each.macs_per_cycle for each in cores) >= MULTIPLIERS,
     )  # fmt: skip
 
 
