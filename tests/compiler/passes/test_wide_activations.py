@@ -32,9 +32,10 @@ def model(
 ) -> onnx.ModelProto:
     """One layer between pairs of 16 bits."""
     g = QuantisedGraph(3)
-    shape = {"conv": (1, channels, size, size), "gemm": (size, channels), "flat": (1, channels, size, size)}[layer]
+    shape = {"conv": (1, channels, size, size), "gemm": (size, channels), "flat": (1, channels, size, size),
+             "turned": (1, channels, size, size // 2)}[layer]  # fmt: skip
     x = g.pair(g.input("x", *shape), STEP, zero, TYPES[kind])
-    wide = channels * size**2 if layer == "flat" else channels
+    wide = int(np.prod(shape[1:])) if layer in ("flat", "turned") else channels
     taps = (3, 3) if layer == "conv" else ()
     largest = np.iinfo(weights).max
     drawn = g.random.integers(-largest, largest + 1, (48, wide, *taps)).astype(weights)
@@ -45,7 +46,8 @@ def model(
     if layer == "conv":
         y = g.op("Conv", x, w, bias, pads=[1, 0, 0, 1], strides=[1, 2])
     else:
-        y = g.op("Gemm", g.op("Flatten", x) if layer == "flat" else x, w, bias, transB=1)
+        x = g.op("Transpose", x, perm=[0, 2, 3, 1]) if layer == "turned" else x
+        y = g.op("Gemm", g.op("Flatten", x) if len(shape) > 2 else x, w, bias, transB=1)
     return g.model(g.pair(g.op("Relu", y), OUT_STEP, zero // 2, TYPES[kind]))
 
 
@@ -66,6 +68,15 @@ def test_the_two_sums_are_that_of_the_model(kind: str, zero: int) -> None:
         (expected,), (found,) = (evaluate(each, inputs).values() for each in (module, after))
         np.testing.assert_allclose(found, expected, atol=1.01 * OUT_STEP)
         assert np.mean(found != expected) < 0.01
+
+
+def test_moves_of_an_activation_are_those_of_its_bytes() -> None:
+    module = from_onnx(model("turned", size=32).SerializeToString())
+    after, matches = wide_activations.counted(module)
+    assert matches == 1
+    inputs = {"x": np.random.default_rng(4).uniform(-9, 9, (1, 64, 32, 16)).astype(np.float32)}
+    (expected,), (found,) = (evaluate(each, inputs).values() for each in (module, after))
+    np.testing.assert_allclose(found, expected, atol=1.01 * OUT_STEP)
 
 
 @pytest.mark.parametrize("layer", ["conv", "flat"])
