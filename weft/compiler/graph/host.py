@@ -8,6 +8,10 @@ from .ir import Attrs, Call, Expr, Function, Span, TupleGet, Var
 from .registry import call
 from .visit import Mutator
 
+HOST_STEP = 8192
+"""Cycles for which the core stops when the host has work between two programs: the interrupt, some 80 microseconds at
+100 MHz."""
+
 
 def host_call(
     op: str, args: tuple[Expr, ...], attrs: Mapping[str, object], reason: str, span: Span, result: int | None = None

@@ -8,14 +8,13 @@ import numpy as np
 
 from ..graph import Array, Constant, Expr, Span, call
 from ..graph.dtypes import LARGEST_BYTE
-from ..graph.host import host_call
+from ..graph.host import HOST_STEP, host_call
 from .form import Affine, Integers, Mapped
 
-SUMS = 7 * 8192
-"""Cycles of an array for which it is worth to spare the host the sums that zero points need: seven kernels, each of
-which stops a core for some 80 microseconds. With all of attention's zero points on the array, four layers of ViT take
-30 % more cycles and are no faster on the host; blocks of Swin and MobileViT take 2 and 8 % more, for a third of the
-host's steps."""
+SUMS = 7 * HOST_STEP
+"""Cycles of an array for which it is worth to spare the host the sums that zero points need: seven kernels. With all
+of attention's zero points on the array, four layers of ViT take 30 % more cycles and are no faster on the host; blocks
+of Swin and MobileViT take 2 and 8 % more, for a third of the host's steps."""
 
 _SUMS_ON_HOST = "sums one operand of a product for the other's zero point"
 

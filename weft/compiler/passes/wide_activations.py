@@ -12,8 +12,8 @@ import math
 import numpy as np
 
 from ..graph import Array, Call, Constant, Expr, Family, Role, Span, call, operator_of, role_of
-from ..graph.dtypes import is_float
 from ..graph.evaluate import static_value
+from ..graph.host import HOST_STEP
 from ..graph.visit import with_children
 from ..integers.form import Refusal
 from ..integers.products import weighted
@@ -32,8 +32,8 @@ HOST_PRODUCT, HOST_BYTE = 0.1, 0.3
 """Cycles of the core in which the host multiplies floats once, and puts a byte in or out of a sum: assumed, of a
 Cortex-A9, which takes 1 and 3 nanoseconds, beside a core of 100 MHz."""
 
-TURNS = 2 * 8192
-"""Cycles for which the core stands still while the host takes bytes apart and sums together: 80 microseconds each."""
+TURNS = 2 * HOST_STEP
+"""Cycles for which the core stands still while the host takes bytes apart, and puts sums together."""
 
 
 def product_of_bytes(node: Call) -> Expr | None:
@@ -68,7 +68,7 @@ def _below_moves(x: Expr) -> tuple[Call | None, list[Call]]:
     if not isinstance(x, Call) or x.args[0].dtype not in ("int16", "uint16") or x.dtype != "float32":
         return None, []
     _, scale, zero = x.args
-    return (x, moves) if scale.static and zero.static and not scale.shape and is_float(scale.dtype) else (None, [])
+    return (x, moves) if scale.static and zero.static and not scale.shape else (None, [])
 
 
 def _in_a_byte(values: Array) -> bool:

@@ -18,7 +18,7 @@ from itertools import product
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
 from ....graph import Call, Expr, Function, Module, Span, Var, call, calls, operator_of
-from ....graph.host import host_call, renumber
+from ....graph.host import HOST_STEP, host_call, renumber
 from ....graph.visit import rewrite, substitute
 from ....passes.manager import Pass
 from ..cost.tile_costs import estimates, tilings
@@ -27,7 +27,6 @@ from ..operators.packed_layout import Blocks, is_packable
 from ..schedule.tiling import Problem
 from .fit_scratchpads import why_not_kernel
 from .pack_layout import pack_function
-from .prices import HOST_STEP
 
 LEAST_SPEEDUP = 1.25
 """The layer has to become this many times faster, sorting included: that costs the host time and memory."""

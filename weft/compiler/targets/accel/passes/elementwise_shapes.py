@@ -16,13 +16,14 @@ from functools import cached_property
 import numpy as np
 
 from ....graph import Call, Constant, Expr, Family, Function, Fusion, Module, Span, call, operator_of
+from ....graph.host import HOST_STEP
 from ....graph.visit import topological_order, with_children
 from ....passes.manager import Pass, rule_pass
 from ....passes.simplify import MOVES
 from ..operators.packed_layout import PACKABLE_RANKS, Blocks, spatial
 from .flatten_into_kernel import flattening
 from .numbers_of_rows import can_be_in_all_lanes, in_all_lanes, is_number_of_rows, rows_fit
-from .prices import HOST_STEP, Rate, entries_of
+from .prices import Rate, entries_of
 
 Shape = tuple[int, ...]
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 
 from ....graph import Call, Constant, Expr, Function, Module, Var
+from ....graph.host import HOST_STEP
 from ....graph.visit import rewrite
 from ....passes.manager import Pass
 from ....passes.simplify import flattened_into_kernel
 from ..operators.packed_layout import Blocks
-from .prices import HOST_STEP, Rate, product_cycles
+from .prices import Rate, product_cycles
 
 
 def flatten_into_kernel(blocks: Blocks, bytes_per_cycle: int = 8) -> Pass:

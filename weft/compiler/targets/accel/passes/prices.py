@@ -8,10 +8,6 @@ from dataclasses import dataclass
 
 from ..operators.packed_layout import Blocks
 
-HOST_STEP = 8192
-"""Cycles for which the core stops when the host has work between two programs: the interrupt, some 80 microseconds at
-100 MHz."""
-
 
 @dataclass(frozen=True)
 class Rate:

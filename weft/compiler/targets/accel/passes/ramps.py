@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....graph import Array, Call, Constant, Expr, Function, Module, Span, call
-from ....graph.host import renumber
+from ....graph.host import HOST_STEP, renumber
 from ....graph.visit import calls, rewrite, topological_order, with_children
 from ....operators import numerics
 from ....passes.manager import Pass
 from ....passes.tabulate import look_up_on_host
 from ..cost.tile_costs import VECTOR_PIPELINE
 from ..operators.packed_layout import PACKABLE_RANKS, Blocks
-from .prices import HOST_STEP, Rate, entries_of
+from .prices import Rate, entries_of
 
 FRACTION_BITS = 14
 """Of sums of ramps. A step of 255 and a change from its rise to its fall still are weights of 25 bits."""
