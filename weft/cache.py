@@ -210,14 +210,13 @@ def working_folder() -> Iterator[Path]:
 
 def notice(text: str) -> None:
     """One line on stderr, once in a process, unless ``NOTICES_KEPT`` others were given since."""
-    if text not in _noticed:
-        _noticed[text] = None
+    if _noticed.setdefault(text, mine := object()) is mine:  # in one step: threads have the same notices at one time
         for oldest in list(_noticed)[:-NOTICES_KEPT]:
             _noticed.pop(oldest, None)
-        print(f"weft: {text}", file=sys.stderr)
+        sys.stderr.write(f"weft: {text}\n")  # print would write the end of the line by itself, after another's text
 
 
-_noticed: dict[str, None] = {}
+_noticed: dict[str, object] = {}
 NOTICES_KEPT = 1000
 
 

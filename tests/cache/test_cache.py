@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import hashlib
+import io
 import os
 import resource
 import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ from weft.cache import (
     look_up,
 )
 from weft.hw.verilog import run_yosys
+
+from tests.threads import in_threads
 
 from .entries import CONTENT, KEY, entry, files, never
 
@@ -418,3 +422,22 @@ def test_notices_are_given_once_and_do_not_add_up(capsys: pytest.CaptureFixture[
     for number in range(5000):
         cache.notice(f"another {number}")
     assert len(cache._noticed) == cache.NOTICES_KEPT
+
+
+def test_notices_of_threads_are_whole_lines_and_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(io.StringIO):
+        def write(self, text: str) -> int:
+            time.sleep(1e-4)  # another thread goes on
+            return super().write(text)
+
+    monkeypatch.setattr(sys, "stderr", Slow())
+
+    def give(number: int) -> None:
+        for i in range(100):
+            cache.notice(f"of all {i}")
+            cache.notice(f"{i} of {number}")
+
+    in_threads(give)
+    given = sys.stderr.getvalue().splitlines()
+    texts = [f"of all {i}" for i in range(100)] + [f"{i} of {number}" for i in range(100) for number in range(4)]
+    assert sorted(given) == sorted(f"weft: {text}" for text in texts)

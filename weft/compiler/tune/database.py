@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...cache import notice
 from .errors import TuningError
 
 APPLICATION = 0x77656674
@@ -82,7 +82,6 @@ class Database:
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
         self.path = Path(path)
         self._read_only = read_only
-        self._noticed = False
         if read_only and not self.path.exists():
             raise TuningError(f"there is no tuning database {str(self.path)!r}", hint="make it with `weft tune`")
         self._connection = self._open()
@@ -100,8 +99,8 @@ class Database:
                     raise TuningError(f"{str(self.path)!r} is no tuning database", hint="give another path") from error
             aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns():x}")
             self.path.rename(aside)
-            print(f"weft: the tuning database {self.path} is damaged ({error}); it is {aside.name} now, "
-                  "and a new one is begun", file=sys.stderr)  # fmt: skip
+            notice(f"the tuning database {self.path} is damaged ({error}); "
+                   f"it is {aside.name} now, and a new one is begun")  # fmt: skip
         with self._errors():
             return self._connect()
 
@@ -185,10 +184,8 @@ class Database:
                 f"SELECT rowid, {COLUMNS} FROM results WHERE {condition} ORDER BY {order}", values
             ).fetchall()
         whole = [row for row in rows if row[-1] == _checksum(row[1:-1])]
-        if len(whole) < len(rows) and not self._noticed:
-            self._noticed = True
-            print(f"weft: records of the tuning database {self.path} were changed: {len(rows) - len(whole)} are passed "
-                  "over", file=sys.stderr)  # fmt: skip
+        if len(whole) < len(rows):
+            notice(f"records of the tuning database {self.path} were changed: {len(rows) - len(whole)} are passed over")
         return [(Key(*row[1:5]), Result(json.loads(row[5]), row[6], row[7], json.loads(row[8]), row[0]))
                 for row in whole]  # fmt: skip
 
