@@ -29,7 +29,7 @@ from .ir import (
 )
 from .printer import expr_text
 from .simplify import lower_bound, simplify, upper_bound
-from .visitor import children, free_vars, stores_of, substitute, walk_exprs
+from .visitor import children, free_vars, loads, stores_of, substitute
 
 Loops = tuple[tuple[Var, Expr], ...]
 Elements = Mapping[str, tuple[Interval, ...]]
@@ -77,7 +77,7 @@ class _Prover:
             case If(cond, then):
                 replace(self, at="if").expression(cond)
                 overwritten = {buffer for buffer, _ in stores_of(then)}
-                steady = not any(isinstance(node, Load) and node.buffer in overwritten for node in walk_exprs(cond))
+                steady = not any(node.buffer in overwritten for node in loads(cond))
                 (self.given(cond, True) if steady else self).statement(then)
             case Block(name=name, body=store, source=source):
                 replace(self, at=f"block {name!r}", source=source).store(store)
@@ -138,7 +138,7 @@ def is_within(index: Expr, last: int, facts: Facts, loops: Loops) -> bool:
     intervals = [each.interval(index) for each in known if not each.contradictory]
     if all((low >= 0 and high <= last) or low > high for low, high in intervals):  # an empty one: it is never reached
         return True
-    if any(isinstance(node, Load) for node in walk_exprs(index)):
+    if loads(index):
         return False
     variables = free_vars(index)
     needed = [(var, extent) for var, extent in loops if var in variables or not isinstance(extent, Const)]

@@ -36,7 +36,7 @@ from .tree import (
     simplify_tree,
     writers,
 )
-from .visitor import free_vars, loads, map_exprs, map_stmt_exprs, replace_buffer, substitute, walk_exprs
+from .visitor import free_vars, loads, map_exprs, map_stmt_exprs, replace_buffer, substitute
 
 
 def cache_read(func: PrimFunc, block: str, buffer_name: str, scope: str) -> tuple[PrimFunc, str]:
@@ -44,7 +44,7 @@ def cache_read(func: PrimFunc, block: str, buffer_name: str, scope: str) -> tupl
     buffer = find_buffer(func, buffer_name)
     path = find_block(func, block)
     leaf = plain_block(path, "cache_read")
-    if not any(isinstance(node, Load) and node.buffer == buffer for node in walk_exprs(leaf.body.value)):
+    if not any(node.buffer == buffer for node in loads(leaf.body.value)):
         raise ScheduleError(f"cache_read: block {block!r} does not read {buffer_name!r}", at=f"block {block!r}")
     if leaf.body.buffer == buffer:
         raise ScheduleError(
@@ -211,7 +211,7 @@ def inplace(func: PrimFunc, block: str, buffer_name: str) -> PrimFunc:
     source, target, at = find_buffer(func, buffer_name), leaf.body.buffer, f"block {block!r}"
     if leaf.kind not in ("spatial", "copy"):
         raise ScheduleError(f"inplace: block {block!r} is a reduction", at=at)
-    reads = [node for node in walk_exprs(leaf.body.value) if isinstance(node, Load) and node.buffer == source]
+    reads = [node for node in loads(leaf.body.value) if node.buffer == source]
     if not reads:
         raise ScheduleError(f"inplace: block {block!r} does not read {buffer_name!r}", at=at)
     if any(read.indices != leaf.body.indices for read in reads):

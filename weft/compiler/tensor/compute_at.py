@@ -425,7 +425,7 @@ def _same_product(first: list[Expr], second: list[Expr]) -> bool:
 def _read_axes(leaf: Block, source: Buffer, region: TouchedRegion, own: set[Var]) -> list[tuple[Var, Expr, Expr]]:
     """For each of the consumer's own loops that indexes ``source``: the loop, and the start and extent of its part."""
     at = f"block {leaf.name!r}"
-    reads = {node.indices for node in walk_exprs(leaf.body.value) if isinstance(node, Load) and node.buffer == source}
+    reads = {node.indices for node in loads(leaf.body.value) if node.buffer == source}
     if len(reads) != 1:
         raise ScheduleError(f"reverse_compute_at: block {leaf.name!r} reads {source.name!r} at several elements", at=at)
     placed = []

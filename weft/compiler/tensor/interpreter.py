@@ -39,7 +39,7 @@ from .ir import (
     Store,
     Var,
 )
-from .visitor import accumulation, free_vars, stores_of, walk_exprs
+from .visitor import accumulation, free_vars, loads, stores_of
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -116,9 +116,7 @@ class _Leaf:
                 loops = tuple((var, Const(extent)) for var, extent in own)
                 if stmt.init is not None:
                     init, init_vars = stmt.init_value, stmt.init
-        own_reads = [
-            node for node in walk_exprs(store.value) if isinstance(node, Load) and node.buffer.name == store.buffer.name
-        ]
+        own_reads = [node for node in loads(store.value) if node.buffer.name == store.buffer.name]
         update = accumulation(store)
         return _Leaf(
             name=name,

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from .ir import FLOATS, INTEGER_RANGES, BinOp, Cast, Const, Expr, Load, Select, Var
 from .simplify import Linear
-from .visitor import children, walk_exprs
+from .visitor import children, free_vars, loads, walk_exprs
 
 Interval: TypeAlias = tuple[int, int]
 Terms: TypeAlias = frozenset[tuple[Expr, int]]
@@ -75,8 +75,7 @@ class Facts:
             return self._at_most(a.a, b, constant)._at_most(a.b, b, constant)
         if isinstance(b, BinOp) and b.op == "min":
             return self._at_most(a, b.a, constant)._at_most(a, b.b, constant)
-        loads = [node for side in (a, b) for node in walk_exprs(side) if isinstance(node, Load)]
-        if not self.rereads and any(load.buffer.name not in self.elements for load in loads):
+        if not self.rereads and any(load.buffer.name not in self.elements for load in (*loads(a), *loads(b))):
             return self
         (a_range, a_sum), (b_range, b_sum) = self._analysed(a), self._analysed(b)
         known = dict(self.upper)
@@ -237,7 +236,7 @@ class Facts:
         times = dict(items)
         bounds = [terms for terms in self.upper if all(times.get(term, each) * each > 0 for term, each in terms)]
         together = [{atom for term, _ in terms for atom in _atoms(term)} for terms in bounds]
-        parts: list[tuple[set[Expr], Terms]] = []
+        parts: list[tuple[frozenset[Expr], Terms]] = []
         for item in items:
             names = _atoms(item[0]).union(*(each for each in together if not each.isdisjoint(_atoms(item[0]))))
             joined = [part for part in parts if not part[0].isdisjoint(names)]
@@ -261,9 +260,9 @@ def _times_in(terms: Terms, coefficients: Mapping[Expr, int]) -> int:
     return times
 
 
-def _atoms(expr: Expr) -> set[Expr]:
+def _atoms(expr: Expr) -> frozenset[Expr]:
     """The variables and loads in an expression."""
-    return {node for node in walk_exprs(expr) if isinstance(node, Var | Load)}
+    return frozenset[Expr](free_vars(expr)).union(loads(expr))
 
 
 def cases(facts: Facts, expr: Expr) -> list[Facts]:

@@ -22,7 +22,7 @@ from .ir import (
     loop_nest,
     row_major_strides,
 )
-from .visitor import free_vars, map_exprs, substitute, walk_exprs
+from .visitor import free_vars, loads, map_exprs, substitute, walk_exprs
 
 
 def tile(
@@ -97,7 +97,7 @@ def tensor_intrinsic(
 
 def _check_modes(intrinsic: TensorIntrinsic) -> None:
     store = intrinsic.store
-    read = {node.buffer.name for node in walk_exprs(store.value) if isinstance(node, Load)}
+    read = {node.buffer.name for node in loads(store.value)}
     for operand in intrinsic.operands:
         is_read, is_written = operand.name in read, operand.name == store.buffer.name
         mode = {(True, True): "inout", (True, False): "in", (False, True): "out"}.get((is_read, is_written))
@@ -107,8 +107,8 @@ def _check_modes(intrinsic: TensorIntrinsic) -> None:
                 f"but its meaning {'does not use it' if mode is None else f'uses it as {mode!r}'}"
             )
     loops = {var for var, _ in intrinsic.loops}
-    loads = [(node.buffer, node.indices) for node in walk_exprs(store.value) if isinstance(node, Load)]
-    for buffer, indices in [(store.buffer, store.indices), *loads]:
+    reads = [(node.buffer, node.indices) for node in loads(store.value)]
+    for buffer, indices in [(store.buffer, store.indices), *reads]:
         operand = next(each for each in intrinsic.operands if each.name == buffer.name)
         for stride, index in zip(operand.strides, indices, strict=True):
             if stride is None and index not in loops:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .errors import ScheduleError
-from .ir import BinOp, Block, For, IntrinsicCall, Load, Stmt, Var
+from .ir import BinOp, Block, For, IntrinsicCall, Stmt, Var
 from .tree import leaves, loops_of
-from .visitor import free_vars, stores_of, walk_exprs
+from .visitor import free_vars, loads, stores_of, walk_exprs
 
 
 def overlapping_loops(stmt: Stmt) -> set[Var]:
@@ -51,4 +51,4 @@ def _starts_anew(leaf: Block | IntrinsicCall, inside: Sequence[For]) -> bool:
         return False
     if leaf.init is not None:
         return all(any(node.var == var for node in inside) for var in leaf.reduce_vars)
-    return not any(isinstance(node, Load) and node.buffer == leaf.body.buffer for node in walk_exprs(leaf.body.value))
+    return not any(node.buffer == leaf.body.buffer for node in loads(leaf.body.value))

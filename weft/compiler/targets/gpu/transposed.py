@@ -14,7 +14,7 @@ from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.ir import Block, Const, Expr, Load, Var
 from ...tensor.simplify import Linear, constant_range
 from ...tensor.tree import find_block, find_buffer, ranges_of
-from ...tensor.visitor import walk_exprs
+from ...tensor.visitor import loads
 from ..loops.nests import extent_of, largest_divisor, own_loops, position_of, tidy
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD
@@ -95,7 +95,7 @@ def _neighbours(position: Linear, sizes: Mapping[Var, int], others: Sequence[Var
 def _turned(block: Block, sizes: Mapping[Var, int], column: Var) -> list[Load]:
     """What a block reads of which neighbours lie along another loop than ``column``, the same one for all: one element
     of each of their buffers, whose index along each axis is a loop or a number, and inside without a condition."""
-    reads = [node for node in walk_exprs(block.body.value) if isinstance(node, Load)]
+    reads = loads(block.body.value)
     found: dict[Load, Expr] = {}
     for load in reads:
         steps = position_of(load.buffer, load.indices).terms

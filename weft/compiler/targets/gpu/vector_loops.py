@@ -7,7 +7,7 @@ from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.ir import BinOp, Block, Const, Expr, Load, PrimFunc, Store, Var
 from ...tensor.simplify import Linear, linear_form
 from ...tensor.tree import find_block, simplify_tree
-from ...tensor.visitor import free_vars, map_exprs, map_stmt_exprs, substitute, walk_exprs
+from ...tensor.visitor import free_vars, loads, map_exprs, map_stmt_exprs, substitute, walk_exprs
 from ..loops.nests import REGISTER, position_of
 
 
@@ -48,8 +48,8 @@ def neighbours_at_once(value: Expr, loop: Var, most: int, least: int) -> int:
     outer, each = Var(".outer"), Var(".each")
     while most >= max(2, least):
         split = taken_apart(substitute(value, {loop: outer * most + each}), each, most)
-        loads = [node for node in walk_exprs(split) if isinstance(node, Load)]
-        if loads and all(goes_by_whole_steps(position_of(node.buffer, node.indices), each, most) for node in loads):
+        reads = loads(split)
+        if reads and all(goes_by_whole_steps(position_of(node.buffer, node.indices), each, most) for node in reads):
             return most
         most //= 2
     return 0
@@ -80,6 +80,6 @@ def found_together(store: Store, var: Var, count: int) -> int | None:
         together = goes_by_whole_steps(position_of(node.buffer, node.indices), var, count)
         if together and count * ITEM_BYTES[node.buffer.dtype] <= WIDEST:
             found += 1
-        elif together or not any(isinstance(each, Load) for index in node.indices for each in walk_exprs(index)):
+        elif together or not any(loads(index) for index in node.indices):
             return None
     return found

@@ -12,7 +12,7 @@ import llvmlite.ir as ll
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.ir import BinOp, Buffer, Const, Expr, Load, Select, Var
 from ...tensor.simplify import Linear, linear_form
-from ...tensor.visitor import children, free_vars, walk_exprs
+from ...tensor.visitor import children, free_vars, loads
 from ..llvm.expressions import Expressions
 from ..llvm.floats import from_memory
 from ..llvm.llvm_types import I32, MEMORY_TYPES, REGISTER_TYPES, Value, add, i64
@@ -129,7 +129,7 @@ def _picked(expressions: Expressions, value: Expr, inside: Value) -> Value:
 
 def has_loads(expr: Expr) -> bool:
     """Whether a value depends on memory."""
-    return any(isinstance(node, Load) for node in walk_exprs(expr))
+    return bool(loads(expr))
 
 
 def is_uniform(expr: Expr, var: Var, count: int) -> bool:

@@ -24,7 +24,7 @@ from ...tensor.ir import (
     Var,
 )
 from ...tensor.simplify import Linear, linear_form
-from ...tensor.visitor import free_vars, walk_exprs
+from ...tensor.visitor import free_vars, loads, walk_exprs
 from ..errors import CompileError
 from .floats import convert_float, from_memory, rounded, to_memory
 from .llvm_types import (
@@ -442,7 +442,7 @@ def _is_minus_one(value: ll.Constant) -> bool:
 
 def _reads(expr: Expr) -> bool:
     """Whether the expression is arithmetic on data, which wraps; that on loop variables never does."""
-    return any(isinstance(node, Load) for node in walk_exprs(expr))
+    return bool(loads(expr))
 
 
 def _is_whole(expr: Expr) -> bool:

@@ -40,7 +40,7 @@ from ...tensor.parser import parse
 from ...tensor.printer import expr_text
 from ...tensor.simplify import Linear, linear_form
 from ...tensor.verify import verify
-from ...tensor.visitor import children, stores_of, walk_exprs
+from ...tensor.visitor import children, loads, stores_of
 from ..errors import CompileError
 from .kernel_code import KERNEL, kernel_symbol, touched_bytes
 from .workspace import plan_workspace
@@ -226,7 +226,7 @@ class _Prover:
                                                at="arithmetic")  # fmt: skip
             case BinOp("add" | "sub" | "mul") if expr.dtype == "int64" and not facts.is_exact(expr):
                 # The emitter says of arithmetic on loop variables that it does not wrap.
-                if not any(isinstance(node, Load) for node in walk_exprs(expr)):
+                if not loads(expr):
                     raise UncheckedKernelError(f"this may wrap: {expr_text(expr)}", at="arithmetic")
         for child in children(expr):
             self.value(child, facts, loops)

@@ -40,7 +40,7 @@ from ....tensor.ir import (
 )
 from ....tensor.simplify import Simplifier, linear_form
 from ....tensor.tree import leaves, ranges_of
-from ....tensor.visitor import accumulation, free_vars, statements, walk_exprs
+from ....tensor.visitor import accumulation, free_vars, loads, statements
 from ...errors import FactorError
 from ..operators.intrinsics import IMMEDIATE_RANGE, EmitVector
 
@@ -240,8 +240,7 @@ class _Ranges:
         store, whole = writer.store, INTEGER_RANGES[writer.store.buffer.dtype]
         # A minimum or a maximum is its term, or what was there before; it is never the initial value.
         op, value = accumulation(store) or ("", store.value)
-        loads = [node for node in walk_exprs(value) if isinstance(node, Load)]
-        facts = Facts({load.buffer.name: (self.interval(load.buffer),) for load in loads})
+        facts = Facts({load.buffer.name: (self.interval(load.buffer),) for load in loads(value)})
         for var, extent in writer.around:
             facts = facts.inside_loop(var, extent)
         low, high = facts.interval(value)

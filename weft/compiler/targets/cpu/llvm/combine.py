@@ -7,8 +7,8 @@ from dataclasses import replace
 import llvmlite.ir as ll
 
 from ....tensor.evaluate import ITEM_BYTES
-from ....tensor.ir import Block, Const, Expr, For, Load
-from ....tensor.visitor import accumulation, walk_exprs
+from ....tensor.ir import Block, Const, Expr, For
+from ....tensor.visitor import accumulation, loads
 from ...llvm.expressions import Lanes, vectorisable
 from ...llvm.llvm_types import I32, Int, Value, add, lanes_of, multiply, splat
 from ...loops.nests import ANY_ORDER
@@ -35,7 +35,7 @@ class _Combination:
 
     def __init__(self, emitter: LoopEmitter, loop: For, block: Block, op: str, value: Expr) -> None:
         self.emitter, self.loop, self.store, self.op, self.value = emitter, loop, block.body, op, value
-        sizes = [ITEM_BYTES[node.buffer.dtype] for node in walk_exprs(value) if isinstance(node, Load)]
+        sizes = [ITEM_BYTES[node.buffer.dtype] for node in loads(value)]
         self.width = max(1, emitter.target.vector_bytes // max([ITEM_BYTES[self.store.buffer.dtype], *sizes]))
 
     def emit(self, extent: int) -> None:

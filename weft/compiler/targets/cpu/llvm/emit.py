@@ -34,7 +34,7 @@ from ....tensor.ir import (
     Store,
     Var,
 )
-from ....tensor.visitor import statements, walk_exprs
+from ....tensor.visitor import loads, statements, walk_exprs
 from ...errors import CompileError
 from ...llvm.control import emit_first, emit_loop
 from ...llvm.expressions import Expressions, Lanes, Memory, is_table_of_bytes, vectorisable
@@ -383,7 +383,7 @@ def _widest(stmt: Stmt) -> int:
     sizes = [1]
     for node in statements(stmt):
         for expr in _expressions(node):
-            sizes += [ITEM_BYTES[each.buffer.dtype] for each in walk_exprs(expr) if isinstance(each, Load)]
+            sizes += [ITEM_BYTES[each.buffer.dtype] for each in loads(expr)]
     return max(sizes)
 
 
