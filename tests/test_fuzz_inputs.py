@@ -10,7 +10,7 @@ import pytest
 from benchmarks.campaigns import fuzz_inputs as campaign
 
 HERE = Path(__file__).parent
-OF_EACH = 4
+OF_EACH = 2
 REGRESSIONS = sorted((HERE / "fuzz_inputs").iterdir())
 
 

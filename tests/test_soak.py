@@ -31,7 +31,7 @@ def soak(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType
 
 
 def options(soak: ModuleType, seconds: float, **others: object) -> object:
-    few = {"workers": 2, "threads": 3, "forms": FORMS, "mount": False, "disk_gap": 0.5, "process_gap": 1.5}
+    few = {"workers": 2, "threads": 3, "forms": FORMS, "mount": False, "disk_gap": 0.5, "process_gap": 3.0}
     return soak.Options(minutes=seconds / 60, sample_seconds=1.0, deadline_seconds=120.0, **{**few, **others})
 
 

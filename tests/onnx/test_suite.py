@@ -12,8 +12,8 @@ from weft.runtime.gpu.opencl import OPTIONS_VARIABLE
 
 from benchmarks.campaigns import onnx_suite
 
-EVERY = {"reference": 10, "cpu": 120, "cuda": 120}  # of the suite's tests, one in so many; all by `make test-long`
-EVERY_ON_OPENCL = 150
+EVERY = {"reference": 10, "cpu": 240, "cuda": 240}  # of the suite's tests, one in so many; all by `make test-long`
+EVERY_ON_OPENCL = 300
 
 
 @pytest.fixture(scope="module", params=sorted(EVERY))

@@ -23,6 +23,7 @@ from weft.sim.result import FaultRecord, RunResult
 from weft.sim.system_fsim import FunctionalSystem
 
 from ..compiler.onnx_models import FloatModel, quantise
+from ..effort import few
 from .items import DIGITS, PAIR, Item, equal, images
 
 
@@ -90,7 +91,7 @@ def test_stages_on_one_port_wait_for_each_other(model: weft.CompiledModel, items
     assert all(use.waited > 0 for use in module.use())
 
 
-@pytest.mark.parametrize("ports", [(0, 1), (0, 0)], ids=["apart", "together"])
+@pytest.mark.parametrize("ports", few([((0, 0),), ((0, 1),)], 1))
 def test_the_rtl_gives_the_same_bytes_and_cycles(
     ports: tuple[int, int], model: weft.CompiledModel, items: list[Item]
 ) -> None:
@@ -112,7 +113,7 @@ def test_unlike_cores_take_the_cycles_of_their_rtl() -> None:
     )
     alone = weft.load(compiled(DIGITS, 1))
     assert isinstance(alone, weft.LoadedModule)
-    given = images(model, 5)
+    given = images(model, 3)
     expected = [alone.run(item) for item in given]
     assert equal(found.run(given), expected)
     assert equal(truth.run(given), expected)
@@ -124,15 +125,16 @@ def test_unlike_cores_take_the_cycles_of_their_rtl() -> None:
 @pytest.mark.parametrize("device", ["fsim", "rtl"])
 def test_cores_that_start_each_other_give_the_same(device: str, model: weft.CompiledModel, items: list[Item]) -> None:
     module = loaded(model, replace(PAIR, relay=True), device=device)
-    expected = loaded(model).run([*items, *items])
+    given = [*items, *items]  # more than windows
+    expected = loaded(model).run(given)
     assert module.relays
-    assert equal(module.run([*items, *items]), expected)  # more than windows
+    assert equal(module.run(given), expected)
     assert module.relayed is not None
     assert module.rounds == ()
     first, second = module.stage_cycles()
     assert module.interval == max(first, second) + HANDOVER_CYCLES
-    assert module.cycles == first + second + HANDOVER_CYCLES + 9 * module.interval
-    assert [use.items for use in module.use()] == [10, 10]
+    assert module.cycles == first + second + HANDOVER_CYCLES + (len(given) - 1) * module.interval
+    assert [use.items for use in module.use()] == [len(given)] * 2
     assert [use.waited for use in module.use()] == [0, 0]
     assert loaded(model).waits() == ()
     waits, spans = module.waits(), module.relayed.spans
@@ -144,8 +146,8 @@ def test_cores_that_start_each_other_give_the_same(device: str, model: weft.Comp
     whole = weft.load(model)
     assert isinstance(whole, weft.LoadedModule)
     whole.run(items[0])
-    assert [use.bytes_read for use in module.use()] == [10 * run.result.bytes_read for run in whole.runs]
-    assert [use.bytes_written for use in module.use()] == [10 * run.result.bytes_written for run in whole.runs]
+    assert [use.bytes_read for use in module.use()] == [len(given) * run.result.bytes_read for run in whole.runs]
+    assert [use.bytes_written for use in module.use()] == [len(given) * run.result.bytes_written for run in whole.runs]
     assert equal(module.run(items[:1]), expected[:1])
     assert module.interval == module.cycles
 

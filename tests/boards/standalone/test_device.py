@@ -43,25 +43,47 @@ def device_at(terminal: Terminal, config: weft.CoreConfig = TINY) -> SerialDevic
     return found
 
 
-@pytest.mark.parametrize("name", few(["sdram_board", "board"], 1))
-def test_digits_are_those_of_the_functional_simulator(
-    name: str, digits: CompiledModel, request: pytest.FixtureRequest
+@pytest.fixture(scope="module")
+def layer() -> CompiledModel:
+    """One convolution, whose bytes take less time than those of digits on the serial line."""
+    weights = np.random.default_rng(1).integers(-128, 128, 32)
+    model = weft.compile(
+        parse(f"""fn @main(%x: int8[1, 4, 8, 8]) {{
+            %weights = int8[8, 4, 1, 1]({", ".join(map(str, weights))})
+            %y = nn.conv2d(dequantise(%x, float32(0.05), int8(3)), dequantise(%weights, float32(0.01), int8(0)))
+            return quantise(%y, float32(0.1), int8(-10))
+        }}"""),
+        TINY,
+    )
+    assert isinstance(model, CompiledModel)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "slower"),
+    few([("layer", "sdram_board", 1.5), ("digits", "sdram_board", 1.1), ("digits", "board", 1.1)], 1),
+)
+def test_results_are_those_of_the_functional_simulator(
+    model: str, name: str, slower: float, request: pytest.FixtureRequest
 ) -> None:
-    """With SDRAM a chip that knows the rules stands at the pins."""
+    """With SDRAM a chip that knows the rules stands at the pins; a program as short as a layer's waits most for it."""
     with Terminal(request.getfixturevalue(name)) as terminal:
-        check_digits(device_at(terminal), digits)
+        check(device_at(terminal), request.getfixturevalue(model), slower)
 
 
-def check_digits(device: SerialDevice, digits: CompiledModel) -> None:
-    module, reference = weft.load(digits, device=device), weft.load(digits, device="fsim")
-    image = np.random.default_rng(3).integers(0, 17, (1, 1, 8, 8)).astype(np.float32) / 16
+def check(device: SerialDevice, model: CompiledModel, slower: float) -> None:
+    """``slower``: cycles at most, in those of the functional simulator's memory."""
+    module, reference = weft.load(model, device=device), weft.load(model, device="fsim")
+    (asked,) = model.inputs
+    numbers = np.random.default_rng(3).integers(0, 17, asked.shape)
+    image = (numbers / 16 if asked.dtype == "float32" else numbers).astype(asked.dtype)
     got, expected = module.run(image, keep=True), reference.run(image, keep=True)
     assert got.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(got[name], value, err_msg=name)
     (cycles,) = {sum(classes.values()) for classes in device.counters().values()}  # all engines have the same
     (predicted,) = {sum(classes.values()) for classes in reference.device.counters().values()}
-    assert cycles == pytest.approx(predicted, rel=0.1)  # by another memory than the functional simulator's
+    assert predicted * 0.9 < cycles < predicted * slower
     assert device.clock_mhz == 50.0
     device.allocate(0)
 

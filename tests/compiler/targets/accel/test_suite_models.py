@@ -19,7 +19,7 @@ from weft.runtime.inputs import read_inputs
 
 from ...onnx_models import quantised_around, suite_model
 
-EVERY = 13
+EVERY = 31
 """Of the suite's models, one in so many; the long test takes all."""
 
 SCALE = 0.05
