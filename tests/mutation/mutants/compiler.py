@@ -12,6 +12,9 @@ STREAM = ("tests/compiler/targets/accel/stream/test_constants.py",)
 RESIZED = ("tests/compiler/passes/test_resized.py",)
 FLOATS = ("tests/compiler/passes/test_floats_unasked.py",)
 WIDE = ("tests/compiler/passes/test_wide_activations.py",)
+DIGITS = ("tests/compiler/passes/test_block_weights.py",)
+GATES = ("tests/compiler/passes/test_float_gates.py",)
+MEANS = ("tests/compiler/passes/test_mean_in_digits.py",)
 CHAIN_TILING = ("tests/compiler/targets/accel/cost/test_chain_tiling.py",)
 
 MUTANTS = (
@@ -524,5 +527,74 @@ MUTANTS = (
         "negative-keeps-its-sign", "compiler/integers/arithmetic.py", "wrong sign",
         "return scaled(x, uniform(x, -1.0), name)", "return scaled(x, uniform(x, 1.0), name)",
         ("tests/compiler/passes/test_describe.py",),
+    ),
+    # Products and gates in digits
+    Mutant(
+        "zero-point-of-fine-weights", "compiler/integers/two_digits.py", "wrong sign",
+        "correction = -x.zero_point * fine", "correction = x.zero_point * fine", DIGITS,
+    ),
+    Mutant(
+        "digits-in-units-of-fine-weights", "compiler/integers/two_digits.py", "another's unit",
+        "weight=1 << places - 8", "weight=1 << places - 7", DIGITS,
+    ),
+    Mutant(
+        "next-digit-with-the-one-before", "compiler/integers/two_digits.py", "wrong sign",
+        "weight=-(1 << places)", "weight=1 << places", DIGITS,
+    ),
+    Mutant(
+        "digits-that-overflow", "compiler/integers/two_digits.py", "bound off by one",
+        "places[-1] - 7, 8", "places[-1] - 9, 8", DIGITS,
+    ),
+    Mutant(
+        "first-digit-too-low", "compiler/integers/two_digits.py", "bound off by one",
+        "(largest // 127).bit_length()", "(largest // 255).bit_length()", DIGITS,
+    ),
+    Mutant(
+        "one-digit-of-deep-weights", "compiler/integers/two_digits.py", "condition",
+        "2.0 ** (places[-1] - 9)", "2.0 ** (places[-1] - 12)", DIGITS,
+    ),
+    Mutant(
+        "gates-of-second-operands-alone", "compiler/passes/float_gates.py", "order",
+        "in (source.args, source.args[::-1]):", "in (source.args,):", GATES,
+    ),
+    Mutant(
+        "gates-up-to-their-lower-end", "compiler/passes/float_gates.py", "condition",
+        "max(map(abs, ends))", "abs(ends[0])", GATES,
+    ),
+    Mutant(
+        "gates-of-any-step", "compiler/passes/float_gates.py", "condition",
+        "if unit / 2 * 255 * x.scale > scale * _NEGLIGIBLE:", "if scale <= 0:", GATES,
+    ),
+    Mutant(
+        "gated-without-zero-point", "compiler/passes/float_gates.py", "condition",
+        "centred = q if x.zero_point == 0 else", "centred = q if x.zero_point > 0 else", GATES,
+    ),
+    Mutant(
+        "low-digits-of-gates-twice", "compiler/passes/float_gates.py", "forgotten state",
+        "rest = on_host(\"nn.subtract\", whole", "rest = on_host(\"nn.add\", whole", GATES,
+    ),
+    Mutant(
+        "high-digits-of-gates-in-255", "compiler/passes/float_gates.py", "off by one",
+        "weight=256, span=inner", "weight=255, span=inner", GATES,
+    ),
+    Mutant(
+        "means-of-numbers-beyond-an-end", "compiler/passes/mean_in_digits.py", "condition",
+        "at_bottom = (x.scale > 0) == (below is not None)", "at_bottom = x.scale > 0", MEANS,
+    ),
+    Mutant(
+        "means-with-one-place-too-few", "compiler/passes/mean_in_digits.py", "bound off by one",
+        "> _WIDE << places):", "> 2 * _WIDE << places):", MEANS,
+    ),
+    Mutant(
+        "higher-digits-of-means-rounded-up", "compiler/passes/mean_in_digits.py", "rounding",
+        "(1 << places >> 1) - high_unit // 2", "(1 << places >> 1)", MEANS,
+    ),
+    Mutant(
+        "upper-half-of-means-from-the-middle-less-one", "compiler/passes/mean_in_digits.py", "off by one",
+        "(x.low + _STEPS * step, x.low)", "(x.low + (_STEPS - 9) * step, x.low)", MEANS,
+    ),
+    Mutant(
+        "lower-digits-of-means-once", "compiler/passes/mean_in_digits.py", "another's unit",
+        "low, weight=count, span=span", "low, weight=1, span=span", MEANS,
     ),
 )  # fmt: skip

@@ -48,6 +48,7 @@ from .function_of_product import quantised_function
 from .hand_over import handed_over, is_of_picture
 from .integer_rows import integer_rows
 from .manager import Pass
+from .mean_in_digits import mean_in_digits
 from .tabulate import island_of, tabulated
 
 _LOOP = "a loop of floats"
@@ -335,6 +336,8 @@ class _Legaliser:
 
     def _real(self, node: Expr) -> None:
         described = self.describer.describe(node)
+        if self.core and isinstance(described, Refusal):
+            described = mean_in_digits(node, self.describer) or described
         self.described[id(node)] = described
         match node:
             case Call(args=(q, scale, zero_point)) if role_of(node) is Role.DEQUANTISE and id(q) in self.integers:
