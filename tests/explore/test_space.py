@@ -117,6 +117,7 @@ def test_a_size_that_holds_no_whole_entries_is_no_core() -> None:
         ("[search]\nobjectives = ['speed']", "search.objectives.0", "'cycles'"),
         ("base = 'huge'", "base", "unknown configuration 'huge'"),
         ("a = ", "", "not TOML"),
+        ("# to come\n", "", "nothing is in it"),
     ],
 )
 def test_errors_name_place_and_remedy(text: str, place: str, message: str, tmp_path: Path) -> None:

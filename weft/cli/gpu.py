@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 from ..errors import WeftError
+from ..files import written_whole
 from ..runtime.errors import DeviceError
 from ..runtime.gpu.cuda import cuda_devices
 from ..runtime.gpu.opencl import describe, opencl_devices
@@ -105,7 +106,8 @@ def check(
         for number, (place, each) in enumerate(zip(places, given, strict=True)):
             if isinstance(each, np.ndarray):
                 memory.read(int(place), each)
-                np.save(write / f"{number}.npy", each)
+                with written_whole(write / f"{number}.npy") as file:
+                    np.save(file, each)
     _show_counts(counts, as_json)
 
 

@@ -319,6 +319,8 @@ def load_space(path: str | Path) -> Space:
         raise ExploreError(f"cannot be read: {error.strerror or error}", at=path) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ExploreError(f"not TOML: {error}", at=path) from error
+    if not values:
+        raise ExploreError("nothing is in it", at=path, hint='base = "pynq" and a table of axes, as [core]')
     try:
         space = Space.model_validate(values)
     except ValidationError as error:
