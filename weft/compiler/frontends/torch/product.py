@@ -10,6 +10,7 @@ import numpy as np
 
 from ...graph import Constant, Expr
 from ..forms import matrix_product, transposed
+from ..onnx.loop import looped
 from .site import Site, category, rule
 
 Number = int | float
@@ -45,6 +46,79 @@ def _add_product(site: Site, bias: Expr, a: Expr, b: Expr, *, beta: Number = 1, 
         total = site.call("nn.reduce_sum", total, axes=(0,), keepdims=False)
     total = _scaled(site, total, alpha)
     return total if beta == 0 else site("add", total, _scaled(site, site.cast(bias, site.dtype), beta))
+
+
+@rule("_int_mm.default")
+def _product_of_bytes(site: Site, a: Expr, b: Expr) -> Expr:
+    """Of 8-bit integers, exactly, in 32 bits."""
+    result: Expr = site.onnx("MatMulInteger", a, b)
+    return result
+
+
+@rule("_weight_int8pack_mm.default")
+def _product_of_byte_weights(site: Site, x: Expr, w: Expr, scales: Expr) -> Expr:
+    """Of x (M, C) and w (O, C), 8-bit integers with a scale a row."""
+    weights = site("multiply", site.cast(w, "float32"), site.reshape(site.cast(scales, "float32"), (-1, 1)))
+    return site.cast(matrix_product(site.node, site.cast(x, "float32"), transposed(site.node, weights)), site.dtype)
+
+
+GATHERED_ROWS = 3
+"""A row whose group's matrix is gathered moves about so many times its elements; a loop reads each matrix once."""
+
+
+@rule("_grouped_mm.default")
+def _product_of_groups(
+    site: Site, a: Expr, b: Expr, offs: Expr | None = None, bias: Expr | None = None, out_dtype: str | None = None
+) -> Expr:
+    """Products of parts of an axis that end at ``offs`` (groups,), each with a matrix of its own: rows of a (M, C) with
+    b (groups, C, O), columns of b (C, O) with a (groups, M, C), or both along C, which gives (groups, M, O). What
+    stands behind the last end is zero. Without ``offs`` both are stacks of matrices."""
+    if bias is not None:
+        raise site.error("a bias is not supported", hint="add it to the result")
+    a, b = (site.cast(x, "float32") for x in (a, b))
+    if offs is None:
+        return site.cast(matrix_product(site.node, a, b), site.dtype)
+    if len(a.shape) == 2 and len(b.shape) == 2:
+        return site.cast(_summed_by_groups(site, a, b, offs), site.dtype)
+    if len(a.shape) == 2:
+        return site.cast(_rows_by_groups(site, a, b, offs), site.dtype)
+    columns = _rows_by_groups(site, site.transpose(b, (1, 0)), site.transpose(a, (0, 2, 1)), offs)
+    return site.cast(site.transpose(columns, (1, 0)), site.dtype)
+
+
+def _members(site: Site, offs: Expr, size: int) -> Expr:
+    """Whether each of ``size`` places belongs to a group: (groups, size)."""
+    ends, places = site.reshape(site.cast(offs, "int64"), (-1, 1)), Constant(np.arange(size).reshape(1, -1))
+    below = site("less", places, ends)
+    earlier = site.concat([Constant(np.zeros((1, size), bool)), site.slice(below, 0, 0, offs.shape[0] - 1)], 0)
+    return site("xor", below, earlier)
+
+
+def _summed_by_groups(site: Site, a: Expr, b: Expr, offs: Expr) -> Expr:
+    """(M, C) times (C, O), the sums those of each group's places in C."""
+    members = _members(site, offs, a.shape[1])
+    left = site.where(site.reshape(members, (-1, 1, a.shape[1])), site.reshape(a, (1, *a.shape)), 0.0)
+    right = site.where(site.reshape(members, (-1, a.shape[1], 1)), site.reshape(b, (1, *b.shape)), 0.0)
+    return matrix_product(site.node, left, right)
+
+
+def _rows_by_groups(site: Site, a: Expr, b: Expr, offs: Expr) -> Expr:
+    """(M, C) times the matrix of each row's group, (groups, C, O)."""
+    members = _members(site, offs, a.shape[0])
+    nothing = Constant(np.zeros((a.shape[0], b.shape[2]), np.float32))
+    if a.shape[0] * GATHERED_ROWS < b.shape[0]:
+        groups = site.call("nn.arg_max", site.cast(members, "int32"), axis=0, keepdims=False)
+        rows = matrix_product(site.node, site.reshape(a, (-1, 1, a.shape[1])), site.call("gather", b, groups, axis=0))
+        inside = site.call("nn.reduce_max", site.cast(members, "int32"), axes=(0,), keepdims=False)
+        found = site.reshape(rows, nothing.shape)
+        return site.where(site.cast(site.reshape(inside, (-1, 1)), "bool"), found, nothing)
+
+    def step(states: Sequence[Expr], items: Sequence[Expr]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        (found,), (matrix, rows) = states, items
+        return (site.where(site.reshape(rows, (-1, 1)), matrix_product(site.node, a, matrix), found),), ()
+
+    (found,), _ = looped(site.node, step, (nothing,), (b, members), (False, False))
+    return found
 
 
 @rule("outer.default", "ger.default")

@@ -227,3 +227,33 @@ def _grid_sampler(
         padding_mode=("zeros", "border", "reflection")[padding_mode], align_corners=int(align_corners),
     )  # fmt: skip
     return result
+
+
+# Of torchvision
+
+
+@rule("torchvision.deform_conv2d.default")
+def _deformed(
+    site: Site, x: Expr, w: Expr, offset: Expr, mask: Expr, bias: Expr, stride_h: int, stride_w: int, pad_h: int,
+    pad_w: int, dilation_h: int, dilation_w: int, groups: int, offset_groups: int, use_mask: bool,
+) -> Expr:  # fmt: skip
+    result: Expr = site.onnx(
+        "DeformConv", x, w, offset, bias, mask if use_mask else None, strides=[stride_h, stride_w],
+        pads=[pad_h, pad_w] * 2, dilations=[dilation_h, dilation_w], group=groups, offset_group=offset_groups,
+    )  # fmt: skip
+    return result
+
+
+@rule("torchvision.roi_align.default")
+def _pooled_regions(
+    site: Site, x: Expr, boxes: Expr, scale: float, height: int, width: int, samples: int, aligned: bool
+) -> Expr:
+    """Of boxes (count, 5) the first column is the picture's number."""
+    count = boxes.shape[0]
+    numbers = site.reshape(site.slice(boxes, 1, 0, 1), (count,))
+    result: Expr = site.onnx(
+        "RoiAlign", x, site.slice(boxes, 1, 1, 4), site.cast(numbers, "int64"), output_height=height,
+        output_width=width, sampling_ratio=max(samples, 0), spatial_scale=float(scale), mode="avg",
+        coordinate_transformation_mode="half_pixel" if aligned else "output_half_pixel",
+    )  # fmt: skip
+    return result
