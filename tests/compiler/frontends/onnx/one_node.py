@@ -50,4 +50,5 @@ def check(
         assert one.shape == other.shape
         if written is not None and one.ndim == 4:
             one, other = one[:, :, :written], other[:, :, :written]
-        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
+        largest = max(1.0, float(np.abs(other).max(initial=0)))  # sums that nearly vanish have its last digits
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6 * largest)

@@ -142,12 +142,50 @@ def test_what_is_added_to_scores_and_places_that_are_given() -> None:
     check("GroupQueryAttention", operands, 3, 5, known=(6,), **HEADS)
 
 
+def test_a_position_more_that_has_no_value() -> None:
+    """A score of its own for each head, or 0 for all."""
+    for given, total in (([*rows(4), None, None, *lengths(4)], 4), ([*rows(1), *cache(8), *lengths(6)], 6)):
+        check("GroupQueryAttention", given, 3, total, known=(6,), smooth_softmax=1, **HEADS)
+        check("GroupQueryAttention", [*given, None, None, None, None, floats(4)], 3, total, known=(6,), **HEADS)
+
+
+def test_heads_over_the_root_of_their_mean_square() -> None:
+    """onnxruntime has this on GPUs alone, so heads that are divided before are given to it."""
+
+    def divided(x: Array, weights: Array, epsilon: float) -> Array:
+        heads = x.reshape(-1, DEPTH)
+        made = heads / np.sqrt((heads**2).mean(-1, keepdims=True) + epsilon) * weights
+        return np.asarray(made.reshape(x.shape), np.float32)
+
+    query, key, value, weights = floats(1, 1, 64), floats(1, 1, 32), floats(1, 1, 32), (floats(DEPTH), floats(DEPTH))
+    more = [*cache(8), *lengths(5), *tables(12, DEPTH // 2)]
+    made, inputs = model("GroupQueryAttention", [query, key, value, *more, *[None] * 5, *weights], 3, known=(6,),
+                         do_rotary=1, qk_norm_epsilon=1e-2, k_norm_epsilon=0.1, **HEADS)  # fmt: skip
+    found = evaluate(from_onnx(made, require_quantised=False), inputs)
+    before = [divided(query, weights[0], 1e-2), divided(key, weights[1], 0.1), value, *more]
+    wanted = run_onnxruntime(*model("GroupQueryAttention", before, 3, known=(6,), do_rotary=1, **HEADS))
+    np.testing.assert_allclose(found["y0"], wanted[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found["y1"][:, :, :5], wanted[1][:, :, :5], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", [0, 1])
+@pytest.mark.parametrize("interleaved", [0, 1])
+def test_rotary_positions_in_time_rows_and_columns(layout: int, interleaved: int) -> None:
+    cosine, sine = tables(10, 8)
+    places = np.random.default_rng(1).integers(0, 10, (3, 2, 4))
+    options = {"mrope_section": [4, 2, 2], "mrope_layout": layout, "interleaved": interleaved}
+    check("MRotaryEmbedding", [floats(2, 4, 48), places, cosine, sine], num_heads=3, **options)
+    check("MRotaryEmbedding", [floats(2, 3, 4, 16), places, cosine, sine], **options)
+    part = {"rotary_embedding_dim": 16, "num_heads": 2}
+    check("MRotaryEmbedding", [floats(2, 4, 48), places, cosine, sine], **options, **part)
+
+
 @pytest.mark.parametrize(
     ("operands", "options", "message"),
     [
         ({}, {"num_heads": 3}, "3 heads do not share 2 heads of keys evenly"),
-        ({}, {"smooth_softmax": 1}, "attribute 'smooth_softmax' is 1, but is read as 0 alone"),
-        ({11: floats(4)}, {}, r"sinks \(operand 11\) are not read"),
+        ({}, {"qk_output": 1}, "attribute 'qk_output' is 1, but is read as 0 alone"),
+        ({16: np.ones(1, np.int32)}, {}, r"lengths of queries \(operand 16\) are not read"),
         ({0: floats(1, 1, 62)}, {}, "no .batch, length, heads x depth. of 4 heads"),
     ],
 )

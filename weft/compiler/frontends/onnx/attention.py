@@ -12,6 +12,7 @@ import numpy as np
 from ...graph import Constant, Expr
 from ...graph.dtypes import limits
 from ..forms import crop_or_pad, matrix_product
+from .fused import root_mean_square_unit
 from .node import Converted, Node, converter
 from .product import product_as_floats
 from .quantised import raw_integers
@@ -48,9 +49,12 @@ def _refuse(node: Node, attributes: dict[str, float], operands: dict[int, str]) 
             raise node.error(f"{what} (operand {index}) are not read", hint="export the model without them")
 
 
-def _attended(node: Node, query: Expr, key: Expr, value: Expr, added: list[Expr]) -> Expr:
+def _attended(
+    node: Node, query: Expr, key: Expr, value: Expr, added: list[Expr], sinks: Expr | None = None
+) -> Expr:  # fmt: skip
     """softmax(scale * query key^T + added) value, (B, N, S, depth). ``key``, ``value``: (B, heads, T, depth), of which
-    each serves as many heads of the query, one behind the other; ``added``: what (B, N, S, T) broadcasts with."""
+    each serves as many heads of the query, one behind the other; ``added``: what (B, N, S, T) broadcasts with;
+    ``sinks`` (N): scores of a position more, which has no value."""
     batch, heads, length, depth = query.shape
     shared, total = key.shape[1], key.shape[2]
     if heads % shared:
@@ -66,7 +70,12 @@ def _attended(node: Node, query: Expr, key: Expr, value: Expr, added: list[Expr]
     scores = node.reshape(scores, (batch, heads, length, total))
     for each in added:
         scores = node.call("nn.add", scores, node.cast(each, scores.dtype))
-    shares = node.call("nn.softmax", scores, axis=3)
+    if sinks is not None:
+        column = node.reshape(node.cast(sinks, scores.dtype), (1, heads, 1, 1))
+        scores = _concat(node, (scores, node.call("expand", column, shape=(batch, heads, length, 1))), 3)
+    shares: Expr = node.call("nn.softmax", scores, axis=3)
+    if sinks is not None:
+        shares = node.slice(shares, 3, 0, total)
     stacked = node.reshape(shares, (batch, shared, heads // shared * length, total))
     return node.reshape(node.call("nn.matmul", stacked, value), (batch, heads, length, value.shape[3]))
 
@@ -130,6 +139,37 @@ def _rotary_embedding(node: Node) -> Converted:
     return turned if len(x.shape) == 4 else _rows(node, turned)
 
 
+@converter("MRotaryEmbedding")
+def _rotary_embedding_of_three_places(node: Node) -> Converted:
+    """Each pair of a head is turned by a position in time, in rows or in columns: places (3, B, S)."""
+    _refuse(node, {"is_packed_batching": 0, "scale": 1}, {})
+    x, places = node.input(0), node.cast(node.input(1), "int64")
+    heads = x if len(x.shape) == 4 else _heads(node, x, node.integer("num_heads", 0))
+    batch, _, length, _ = heads.shape
+    if places.shape != (3, batch, length):
+        raise node.error(f"places are {places.type}, but must be (3, {batch}, {length})")
+    cosine, sine = (_of_three(node, node.input(index), places, heads) for index in (2, 3))
+    turned = _turned(node, heads, cosine, sine, bool(node.integer("interleaved", 0)))
+    return turned if len(x.shape) == 4 else _rows(node, turned)
+
+
+def _of_three(node: Node, table: Expr, places: Expr, x: Expr) -> Expr:
+    """The angles of each pair, by the one of three places that is its own."""
+    pairs, sections = table.shape[-1], node.integers("mrope_section") or ()
+    if len(sections) != 3 or min(sections) < 0 or sum(sections) != pairs:
+        raise node.error(f"sections {list(sections)} are no three parts of {pairs} angles")
+    own = np.repeat(np.arange(3), sections)
+    if node.integer("mrope_layout", 0):
+        own = np.zeros(pairs, np.int64)
+        for axis in (1, 2):
+            own[axis : 3 * sections[axis] : 3] = axis
+    parts = [_angles(node, table, node.reshape(node.slice(places, 0, axis, 1), places.shape[1:]), x)
+             for axis in range(3)]  # fmt: skip
+    kinds = node.like(own.reshape(1, 1, 1, pairs), "int64")
+    rest = node.call("nn.where", node.call("nn.equal", kinds, node.like(1, "int64")), parts[1], parts[2])
+    return node.call("nn.where", node.call("nn.equal", kinds, node.like(0, "int64")), parts[0], rest)
+
+
 # Heads that share keys, with a cache
 
 
@@ -138,14 +178,15 @@ def _group_query_attention(node: Node) -> Converted:
     """Causal attention over a cache that has room for ``present`` positions, of which each sequence has its own number:
     ``seqlens_k`` + 1 with those of this run. What lies behind is not looked at."""
     _refuse(
-        node, {"causal": 1, "smooth_softmax": 0, "qk_output": 0, "kv_cache_bit_width": 0, "sliding_window_cache": 0},
-        {11: "sinks", 12: "scales of a quantised cache", 13: "scales of a quantised cache",
-         14: "norms of queries", 15: "norms of keys", 16: "lengths of queries"},
+        node, {"causal": 1, "qk_output": 0, "kv_cache_bit_width": 0, "sliding_window_cache": 0},
+        {12: "scales of a quantised cache", 13: "scales of a quantised cache", 16: "lengths of queries"},
     )  # fmt: skip
     heads, shared = node.integer("num_heads", 0), node.integer("kv_num_heads", 0)
     if heads < 1 or shared < 1 or heads % shared:
         raise node.error(f"{heads} heads do not share {shared} heads of keys evenly")
     query, key, value = _queries(node, heads, shared)
+    if node.has(14) or node.has(15):
+        query, key = (_normalised(node, each, index) for index, each in ((14, query), (15, key)))
     batch, _, length, _ = query.shape
     total = int(node.known_integers(6, "the total length")[0])
     cached = node.has(3) and node.input(3).shape[2] > 0
@@ -177,7 +218,17 @@ def _group_query_attention(node: Node) -> Converted:
     added = [node.reshape(_where(node, seen, query, hidden), (batch, 1, length, room))]
     if node.has(10):
         added.append(_bias(node, node.input(10), room))
-    return _rows(node, _attended(node, query, key, value, added)), key, value
+    sinks = node.optional(11)
+    if sinks is None and node.integer("smooth_softmax", 0):
+        sinks = node.like(np.zeros(heads), query)
+    return _rows(node, _attended(node, query, key, value, added, sinks)), key, value
+
+
+def _normalised(node: Node, x: Expr, weights: int) -> Expr:
+    """Each head over the root of its mean square, times operand ``weights``."""
+    own = "q_norm_epsilon" if weights == 14 else "k_norm_epsilon"
+    epsilon = node.number(own, node.number("qk_norm_epsilon", 1e-6))
+    return root_mean_square_unit(node, x, node.input(weights), epsilon)
 
 
 def _queries(node: Node, heads: int, shared: int) -> tuple[Expr, Expr, Expr]:

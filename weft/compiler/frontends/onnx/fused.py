@@ -96,6 +96,12 @@ def _unit(node: Node, x: Expr, axes: tuple[int, ...], *, centred: bool, epsilon:
     return node.cast(node.call("nn.divide", wide, root), x.dtype), inverse
 
 
+def root_mean_square_unit(node: Node, x: Expr, weights: Expr, epsilon: float) -> Expr:
+    """The last axis over the root of its mean square, times weights."""
+    unit, _ = _unit(node, x, (len(x.shape) - 1,), centred=False, epsilon=epsilon)
+    return node.call("nn.multiply", unit, weights)
+
+
 @converter("SimplifiedLayerNormalization")
 def _simplified_layer_normalization(node: Node) -> Converted:
     x = node.input(0)

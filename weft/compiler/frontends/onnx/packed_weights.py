@@ -27,7 +27,7 @@ def _matmul_nbits(node: Node) -> Converted:
         raise node.error(f"the input has shape {x.shape}, but K is {depth}")
     blocks = math.ceil(depth / block)
     packed = _bytes(node, 1, "the weights", outputs * blocks * math.ceil(block * bits / 8))
-    codes = _numbers(packed.reshape(outputs * blocks, -1), bits, block).reshape(outputs, -1)[:, :depth]
+    codes = numbers_of(packed.reshape(outputs * blocks, -1), bits, block).reshape(outputs, -1)[:, :depth]
     scales = node.constant(2, "the scales")
     if scales.size != outputs * blocks:
         raise node.error(f"{scales.size} scales, but {outputs} outputs have {blocks} blocks each")
@@ -85,7 +85,7 @@ def _gather_block_quantized(node: Node) -> Converted:
 
 def _unpacked(packed: Array, bits: int, count: int) -> Array:
     """The first ``count`` numbers of each last axis of bytes."""
-    return _numbers(packed.reshape(-1, packed.shape[-1]), bits, count).reshape(*packed.shape[:-1], count)
+    return numbers_of(packed.reshape(-1, packed.shape[-1]), bits, count).reshape(*packed.shape[:-1], count)
 
 
 def _width(node: Node) -> int:
@@ -110,7 +110,7 @@ def _bytes(node: Node, index: int, what: str, count: int) -> Array:
     return value
 
 
-def _numbers(rows: Array, bits: int, count: int) -> Array:
+def numbers_of(rows: Array, bits: int, count: int) -> Array:
     """The first ``count`` numbers of each row of bytes, as uint8."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     each = rows[:, :, None] >> shifts & np.uint8((1 << bits) - 1)
@@ -129,7 +129,7 @@ def _zero_points(node: Node, bits: int, outputs: int, blocks: int) -> Array:
                              "quantise with packed zero points")  # fmt: skip
         return whole.astype(np.uint8).reshape(outputs, blocks)
     packed = _bytes(node, 3, "the zero points", outputs * math.ceil(blocks * bits / 8))
-    return _numbers(packed.reshape(outputs, -1), bits, blocks)
+    return numbers_of(packed.reshape(outputs, -1), bits, blocks)
 
 
 def _order(node: Node, depth: int, block: int, blocks: int) -> Array | None:

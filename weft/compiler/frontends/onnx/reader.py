@@ -33,6 +33,7 @@ from . import (
     control,
     elementwise,
     encode,
+    experts,
     fused,
     image,
     index,
@@ -60,7 +61,7 @@ from .types import dtype_name, symbol_of
 from .unknown import unknown_operators
 
 CONVERTER_MODULES = (
-    activation, attention, constant, control, elementwise, encode, fused, image, index, litert_tail, move, norm,
+    activation, attention, constant, control, elementwise, encode, experts, fused, image, index, litert_tail, move, norm,
     packed_weights, product, qonnx, quantised, recurrent, reduce, resize, signal, strings, text, training, trees,
     window,
 )  # fmt: skip
