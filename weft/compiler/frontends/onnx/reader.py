@@ -37,6 +37,7 @@ from . import (
     fused,
     image,
     index,
+    linear_attention,
     litert_tail,
     move,
     norm,
@@ -61,9 +62,9 @@ from .types import dtype_name, symbol_of
 from .unknown import unknown_operators
 
 CONVERTER_MODULES = (
-    activation, attention, constant, control, elementwise, encode, experts, fused, image, index, litert_tail, move, norm,
-    packed_weights, product, qonnx, quantised, recurrent, reduce, resize, signal, strings, text, training, trees,
-    window,
+    activation, attention, constant, control, elementwise, encode, experts, fused, image, index, linear_attention,
+    litert_tail, move, norm, packed_weights, product, qonnx, quantised, recurrent, reduce, resize, signal, strings,
+    text, training, trees, window,
 )  # fmt: skip
 """The modules that fill `CONVERTERS`."""
 
