@@ -15,7 +15,22 @@ COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 
 SMALL_MOVES = ("tests/compiler/targets/loops/test_small_moves.py",)
 
+WINOGRAD = ("tests/compiler/targets/loops/test_winograd.py", "tests/compiler/targets/cpu/test_winograd.py")
+
 MUTANTS = (
+    Mutant(
+        "fewer-products-where-their-sums-wrap", "compiler/targets/loops/winograd.py", "check ignored",
+        "largest * BYTES_LIMIT << axes < SUM_LIMIT", "largest * BYTES_LIMIT < SUM_LIMIT", WINOGRAD,
+    ),
+    Mutant(
+        "last-results-of-tiles-as-wanted", "compiler/targets/cpu/winograd.py", "condition",
+        "apart = first.whole == first.size and first.dilation == 1", "apart = first.dilation == 1", WINOGRAD,
+    ),
+    Mutant(
+        "dilated-tiles-side-by-side", "compiler/targets/loops/winograd.py", "index",
+        "return position // self.dilation * (MADE * self.dilation) + position % self.dilation",
+        "return position * MADE", WINOGRAD,
+    ),
     Mutant(
         "rows-moved-again-at-each-read", "compiler/targets/loops/kernels.py", "check ignored",
         '"moved") if node in group.moved_rows else narrow', '"moved") if False else narrow', SMALL_MOVES,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 from weft.compiler.graph import Attrs, Constant, Function, Module, TensorType, Var, call
-from weft.compiler.model import KernelCode
+from weft.compiler.model import CompiledModel, KernelCode
 from weft.compiler.targets.cpu.intrinsics import intrinsic_named
 from weft.compiler.targets.cpu.kernels import loop_target
 from weft.compiler.targets.cpu.llvm.byte_products import byte_form, byte_forms
@@ -68,11 +68,19 @@ def convolution(largest: int) -> Module:
     return Module(Function((x,), body, Attrs({"name": "main", "outputs": ("y",)})))
 
 
-def kernel_of(name: str, *, paired: bool = False) -> tuple[KernelCode, Processor]:
+def model_of(largest: int, processor: Processor, *, fewer: bool = False) -> CompiledModel:
+    """A convolution, with all of its products or, where there are words, with ``fewer``."""
+    module = prepare(convolution(largest), dot_products=processor.dot_product)
+    with pytest.MonkeyPatch.context() as patch:
+        if not fewer:
+            patch.setattr("weft.compiler.targets.cpu.winograd.WORTH", 0.0)
+        return link_model(module, "cpu", loop_target(processor), 1, Job())
+
+
+def kernel_of(name: str, *, paired: bool = False, fewer: bool = False) -> tuple[KernelCode, Processor]:
     """The kernel of a convolution."""
     processor = named_target(name)
-    module = prepare(convolution(64 if paired else 127), dot_products=processor.dot_product)
-    model = link_model(module, "cpu", loop_target(processor), 1, Job())
+    model = model_of(64 if paired else 127, processor, fewer=fewer)
     (code,) = (each for each in program_of(model).kernels if "_product_" in each.text)
     return code, processor
 
@@ -148,6 +156,20 @@ def test_products_of_bytes_for_each_instruction(name: str) -> None:
     assert products / len(loop) >= least, "\n".join(loop)
 
 
+@pytest.mark.parametrize("name", FORMS)
+def test_windows_of_three_take_fewer_products_of_words(name: str) -> None:
+    """The loop over channels is that of all products, which it has 16 of in place of 36; dot products need none of
+    that."""
+    code, processor = kernel_of(name, fewer=True)
+    words = byte_form(processor, processor.float_lanes).words
+    assert ("transformed" in code.text) == bool(words)
+    told = [layer.form for layer in model_of(127, processor, fewer=True).layers if layer.form]
+    assert told == ["words in Winograd's form; 16 products for 36"] * bool(words)
+    if words:
+        loop, found = loop_of_the_form(text_of(code, processor), processor, paired=False)
+        assert found * processor.float_lanes * 4 / len(loop) >= 0.95 * FORMS[name][1], "\n".join(loop)
+
+
 def test_sums_become_bytes_in_few_instructions() -> None:
     """Of AVX2, for two registers of sums: four multiplications, and one of each step that packs; what depends on the
     channel alone is computed once for all pixels of a tile."""
@@ -168,8 +190,7 @@ def test_a_layer_says_by_what_its_bytes_are_multiplied_and_why(name: str) -> Non
         (64, "pairs in 16 bits; 0 of 144 fours of weights once more"),
         (127, f"words; by pairs in 16 bits {135 if name == 'x86-64-v2' else 144} of 144 fours of weights once more"),
     ):
-        module = prepare(convolution(largest), dot_products=processor.dot_product)
-        model = link_model(module, "cpu", loop_target(processor), 1, Job())
+        model = model_of(largest, processor)
         assert [layer.form for layer in model.layers if layer.form] == ([told] if name in PAIRED_FORMS else [])
         shown = Console(width=200, file=io.StringIO())
         for verbose in (False, True):

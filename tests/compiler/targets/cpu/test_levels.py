@@ -146,6 +146,7 @@ def test_weights_in_two_parts_are_exact_at_the_ends(
     """Whatever it costs; the second part has all weights of some tiles, and none of others. The first may be used in
     passes."""
     monkeypatch.setattr("weft.compiler.targets.cpu.convolution.CpuConvolutions.by_pairs", lambda *_: True)
+    monkeypatch.setattr("weft.compiler.targets.cpu.winograd.WORTH", 0.0)  # else there are fewer products, of words
     monkeypatch.setattr("weft.compiler.targets.cpu.convolution.CpuConvolutions.passes", lambda *_: passes)
     random = np.random.default_rng(5)
     weights = random.choice(np.array([-128, -127, -65, -64, 0, 64, 65, 127], np.int8), (64, 32 // groups, *kernel))
@@ -175,6 +176,7 @@ def test_weights_that_are_used_in_passes(
     """As if the first-level cache held weights of one block of channels. Tiles of a row overlap."""
     for name, number in {"PASS_FROM": 0.0, "PASS_SHARE": 0.0, "FEWEST_TILES": 1, "TILES_A_PASS": 4}.items():
         monkeypatch.setattr(f"weft.compiler.targets.cpu.convolution.{name}", number)
+    monkeypatch.setattr("weft.compiler.targets.cpu.winograd.WORTH", 0.0)
     x = Var("x", TensorType((2, taken, 6, width), "int8" if integer else "float32"))
     pads = tuple(size // 2 for size in kernel) * 2
     if integer:
@@ -188,8 +190,11 @@ def test_weights_that_are_used_in_passes(
 
 
 @pytest.mark.parametrize("integer", [False, True])
-def test_passes_are_for_weights_larger_than_the_cache(level: str, integer: bool) -> None:
+def test_passes_are_for_weights_larger_than_the_cache(
+    level: str, integer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """256 channels of words and 128 of floats are; 64 are not, and four tiles would not use them again."""
+    monkeypatch.setattr("weft.compiler.targets.cpu.winograd.WORTH", 0.0)
     for channels, size, expected in ((256 if integer else 128, 12, True), (64, 12, False), (256, 2, False)):
         x = Var("x", TensorType((1, channels, size, size), "int8" if integer else "float32"))
         make, name = (bytes_, "conv2d") if integer else (floats, "nn.conv2d")

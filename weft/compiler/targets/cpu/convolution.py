@@ -25,18 +25,14 @@ from ..loops.nests import (
     unroll_lanes,
 )
 from ..loops.product import Step
+from ..loops.winograd import Winograd
 from .intrinsics import grouped_dot, grouped_product, paired_dot_product
 from .llvm.byte_products import byte_form
 from .processor import Processor
 from .products import MULTIPLY
 from .tiles import convolution_tile, grouped_tile
-
-STEPS_WRITTEN_OUT = 2
-"""Steps of words in an iteration, at most."""
-
-SMALL_FILE = 16
-"""Registers of processors whose tiles are so small that two steps of elements have to be written out. Of larger tiles
-LLVM loads the data of both at once, and has no registers left for sums."""
+from .winograd import arrange_winograd, chosen_blocks
+from .word_steps import SMALL_FILE, write_out_steps
 
 PRODUCTS_KEPT = 1
 """Registers of a tile for products that are not added up yet."""
@@ -100,12 +96,18 @@ class CpuConvolutions:
             return 1
         return channels // largest_divisor(channels, max(1, int(PASS_SHARE * cache) // part))
 
+    def by_twos(self, plan: Winograd, taken: int, made: int) -> Winograd | None:
+        return chosen_blocks(plan, taken, made)
+
     def together(self, tile: Tile) -> int:
         width = self.target.float_lanes
         return width if tile.lanes % width == 0 else tile.lanes
 
     def arrange(self, schedule: te.Schedule, task: ConvolutionTask) -> None:
         tidy(schedule)
+        if task.winograd is not None:
+            arrange_winograd(schedule, task, task.winograd, self.target)
+            return
         *loops, x, lane = schedule.get_loops(schedule.blocks()[-1])
         *before, g = loops[: 1 - task.axes]
         before += loops[1 - task.axes :]
@@ -148,8 +150,8 @@ class CpuConvolutions:
         elif not kept:  # a tile of one value: the loops of the reduction are all there is
             return
         tensorize_innermost(schedule, reduced, kept, _step(task))
-        if words and not (task.step == "elements" and self.target.registers > SMALL_FILE):
-            _write_out(schedule, stage)
+        if words:
+            write_out_steps(schedule, stage, task.step, self.target)
         if REST in schedule.blocks():
             sum_together(schedule, REST, "acc")
 
@@ -193,13 +195,6 @@ def _widen(schedule: te.Schedule) -> None:
     for loop in outer:
         schedule.parallel(loop)
     schedule.vectorize(lane)
-
-
-def _write_out(schedule: te.Schedule, stage: str) -> None:
-    """Some steps, so that a loop is not over after a few of them."""
-    steps = schedule.get_loops(stage)[-1]
-    count = largest_divisor(extent_of(schedule, steps), STEPS_WRITTEN_OUT)
-    schedule.unroll(schedule.split(steps, count)[1])
 
 
 def _sum_rest(schedule: te.Schedule, task: ConvolutionTask, together: int) -> None:

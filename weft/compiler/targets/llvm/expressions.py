@@ -286,6 +286,9 @@ class Expressions:
         return [self.value(a), self.value(b)]
 
     def _select(self, cond: Expr, a: Expr, b: Expr) -> Value:
+        decided = self._decided(cond)
+        if decided is not None:
+            return self.value(a if decided else b)
         chosen = self.value(cond)
         if not (_guards(cond, a) or _guards(cond, b)):
             both = self._together([chosen, self.value(a), self.value(b)])
@@ -308,6 +311,16 @@ class Expressions:
         for value, block in ends:
             result.add_incoming(value, block)
         return result
+
+    def _decided(self, cond: Expr) -> bool | None:
+        """What a comparison of indices gives, where it is known, as of loops that are written out."""
+        if not isinstance(cond, BinOp) or cond.op not in _COMPARISONS or cond.a.dtype != "int64" or _reads(cond):
+            return None
+        if self._varies(cond) or not all(isinstance(self.env.get(var), int) for var in free_vars(cond)):
+            return None
+        left, right = self.index(cond.a), self.index(cond.b)
+        known = isinstance(left, int) and isinstance(right, int)
+        return bool(OPERATOR_VALUES[cond.op](left, right)) if known else None
 
     def _nonzero(self, value: Value) -> Value:
         return self.builder.icmp_signed("!=", value, constant(I8, 0, lanes_of(value)))

@@ -36,6 +36,7 @@ from .narrow_requantise import adds_bias
 from .phases import joins_phases
 from .placement import Placement, held
 from .product import Step
+from .winograd import Winograd, tiled_axes, winograd_form, winograd_sums
 
 STEPS: dict[str, Step] = {"float32": "floats", "int8": "bytes", "bfloat16": "pairs"}
 """What is multiplied at a time in convolutions of each type that has a form in register tiles."""
@@ -134,7 +135,7 @@ class ConvolutionTask:
     ``group``: channels of a group where a block holds several groups, else 0. ``step``: what is multiplied. ``paired``:
     whether the bytes of ``acc`` bear sums of pairs in 16 bits; there may be a stage `REST` with others.
     ``weights_a_row``: bytes of all weights, where data is widened to words and each row of it is used for one row of
-    the result only; else 0.
+    the result only; else 0. ``winograd``: how the last axes are computed by twos, if they are.
     """
 
     axes: int
@@ -144,6 +145,7 @@ class ConvolutionTask:
     step: Step
     paired: bool = False
     weights_a_row: int = 0
+    winograd: Winograd | None = None
 
 
 class ConvolutionSchedule(Protocol):
@@ -167,6 +169,10 @@ class ConvolutionSchedule(Protocol):
     def by_pairs(self, tile: Tile, quads: int, rest: int) -> bool:
         """Whether sums of bytes are worth being computed by pairs in 16 bits, for a tile of so many fours of weights of
         which ``rest`` do not bear that and are multiplied twice."""
+
+    def by_twos(self, plan: Winograd, taken: int, made: int) -> Winograd | None:
+        """The blocks in which a convolution of so many channels of a group is computed by twos, as words; None where
+        that is not worth it."""
 
     def together(self, tile: Tile) -> int:
         """Lanes of a tile for which those that are multiplied twice are found apart."""
@@ -218,7 +224,11 @@ class ConvolutionKernels:
         step = STEPS[anchor.args[0].dtype]
         sums = grouped_sums if group_channels else SUMS[step]
         paired, form = None, ""
-        if step == "bytes" and not group_channels:
+        plan = None if prod(phases) > 1 or group_channels or step != "bytes" else self._by_twos(anchor, weights)
+        if plan is not None:
+            step, tile = self.schedule.words or step, self.schedule.tile(plan.positions, *row[1:], words=True)
+            sums, form = partial(winograd_sums, together=TOGETHER[step], plan=plan), winograd_form(plan)
+        elif step == "bytes" and not group_channels:
             paired, form = self._paired(packed_bytes(weights, data_layout, tile), tile)
             sums = partial(byte_sums, paired=paired)
             if paired is None and self.schedule.words:
@@ -248,8 +258,11 @@ class ConvolutionKernels:
         shape = (batch, *apart, tiles, tile.lanes // block, *sizes, block)
         output = te.compute(shape, value, operands.builder.name("out"))
         row_stride = anchor.attr("strides")[-1] * data_layout.block
-        once = weights.size * WORD_BYTES if step in ("words", "elements") and prod(weights.shape[2:-1]) == 1 else 0
-        task = ConvolutionTask(len(sizes), tile, row_stride, group_channels, step, paired is not None, once)
+        by_rows = step in ("words", "elements") and prod(weights.shape[2:-1]) == 1 and plan is None
+        once = weights.size * WORD_BYTES if by_rows else 0
+        if plan is not None:
+            row_stride = data_layout.block
+        task = ConvolutionTask(len(sizes), tile, row_stride, group_channels, step, paired is not None, once, plan)
         arrange = partial(self.schedule.arrange, task=task)
         kernel = replace(finished(operands, group.root.shape, output, layout, name, arrange), form=form)
         if not apart:
@@ -259,6 +272,12 @@ class ConvolutionKernels:
         top, left, *_ = group.root.attr("left_out")
         offset = kernel.offset - top * rows - left * columns
         return replace(kernel, windows={output.name: strides}, offset=offset)
+
+    def _by_twos(self, call: Call, weights: Array) -> Winograd | None:
+        """How a convolution of bytes is computed by twos, if it is."""
+        axes = tiled_axes(call, weights) if self.schedule.words else ()
+        made = weights.shape[0] // call.attr("groups")
+        return self.schedule.by_twos(Winograd(axes), weights.shape[1], made) if axes else None
 
     def _paired(self, packed: Array, tile: Tile) -> tuple[PairedWeights | None, str]:
         """Packed weights in two parts, where sums by pairs are worth it; that or why not, where these could be."""

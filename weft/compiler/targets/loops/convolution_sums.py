@@ -36,7 +36,7 @@ def float_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, 
     packed = wide.reshape(out // tile.lanes, tile.lanes, blocks, block, *kernel)
     w = operands.array(np.moveaxis(packed, (1, 3), (-1, -2)))
     kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(block, "kb"), window_axes(kernel)
-    at, first = reader(call, layout), _first_block(call, tile, blocks)
+    at, first = reader(call, layout), first_block(call, tile, blocks)
 
     def value(n: tir.Expr, o: tir.Expr, *rest: tir.Expr) -> te.Reduction:
         *places, lane = rest
@@ -46,7 +46,7 @@ def float_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, 
     return _accumulator(call, tile, value)
 
 
-def _packed(weights: Array, layout: Layout, tile: Tile, together: int) -> Array:
+def packed_weights(weights: Array, layout: Layout, tile: Tile, together: int) -> Array:
     """Weights (out, channels, *kernel) as (out / lanes, blocks, *kernel, block / together, lanes, together): so many
     channels are multiplied by one step. The last block is filled up with zeros."""
     block = layout.block
@@ -60,12 +60,12 @@ def _packed(weights: Array, layout: Layout, tile: Tile, together: int) -> Array:
 
 def pair_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
     """Products of bfloat16 by twos, added up in float32."""
-    packed = _packed(weights, layout, tile, PAIR)
+    packed = packed_weights(weights, layout, tile, PAIR)
     _, blocks, *kernel, steps, _, _ = packed.shape
     w = operands.array(packed)
     kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), window_axes(kernel)
     q = te.reduce_axis(PAIR, "q")
-    at, first = reader(call, layout), _first_block(call, tile, blocks)
+    at, first = reader(call, layout), first_block(call, tile, blocks)
 
     def value(n: tir.Expr, o: tir.Expr, *rest: tir.Expr) -> te.Reduction:
         *places, lane = rest
@@ -78,7 +78,7 @@ def pair_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, w
 
 def packed_bytes(weights: Array, layout: Layout, tile: Tile) -> Array:
     """Weights as `byte_sums` has them: (tiles, blocks, *kernel, fours of a block, lanes, 4)."""
-    return _packed(weights.astype(np.int8, copy=False), layout, tile, QUAD)
+    return packed_weights(weights.astype(np.int8, copy=False), layout, tile, QUAD)
 
 
 def word_sums(
@@ -86,14 +86,14 @@ def word_sums(
 ) -> View:
     """Products of bytes that are widened to words first: data by a stage `WORDS`, weights as they are packed. By twos
     these lie side by side; by fours lanes do."""
-    packed = _packed(weights.astype(np.int16), layout, tile, together)
+    packed = packed_weights(weights.astype(np.int16), layout, tile, together)
     _, blocks, *kernel, steps, _, _ = packed.shape
     lanes_last = together == QUAD
     w = operands.array(packed.swapaxes(-1, -2) if lanes_last else packed)
     wide = te.compute(data.shape, lambda *index: data[index].astype("int16"), WORDS)
     kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), window_axes(kernel)
     q = te.reduce_axis(together, "q")
-    at, first = reader(call, layout), _first_block(call, tile, blocks)
+    at, first = reader(call, layout), first_block(call, tile, blocks)
 
     def value(n: tir.Expr, o: tir.Expr, *rest: tir.Expr) -> te.Reduction:
         *places, lane = rest
@@ -114,7 +114,7 @@ def byte_sums(
     w = operands.array(packed)
     kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), window_axes(kernel)
     q = te.reduce_axis(QUAD, "q")
-    at, first = reader(call, layout), _first_block(call, tile, blocks)
+    at, first = reader(call, layout), first_block(call, tile, blocks)
 
     def value(n: tir.Expr, o: tir.Expr, *rest: tir.Expr) -> te.Reduction:
         *places, lane = rest
@@ -185,7 +185,7 @@ def reader(call: Call, layout: Layout) -> Callable[[Sequence[tir.Expr], Sequence
     return at
 
 
-def _first_block(call: Call, tile: Tile, blocks: int) -> Callable[[tir.Expr], tir.Expr]:
+def first_block(call: Call, tile: Tile, blocks: int) -> Callable[[tir.Expr], tir.Expr]:
     """The block of the data with which the group of a tile begins; a group takes ``blocks`` of them."""
     groups = call.attr("groups")
     tiles = call.shape[1] // groups // tile.lanes
