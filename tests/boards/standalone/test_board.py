@@ -56,7 +56,7 @@ def changed(folder: Path, old: str, new: str, text: str = ULX3S) -> Path:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('family = "ecp5"', 'family = "ecp6"', "family: unknown: 'ecp6'; hint: known: ecp5"),
+        ('family = "ecp5"', 'family = "ecp6"', "family: unknown: 'ecp6'; hint: known: ecp5, gowin"),
         ('part = "LFE5U-85F"', 'part = "LFE5U-95F"', "part: unknown: 'LFE5U-95F'; hint: known: LFE5U-25F"),
         ("grade = 6", "grade = 5", "grade: unknown: 5; hint: known: 6, 7, 8"),
         ("CABGA381", "CABGA 381", "package: must be letters and digits, not"),

@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 from weft.boards.errors import BoardError
-from weft.boards.standalone.board import FAMILIES, standalone_boards
+from weft.boards.standalone.board import DATA, FAMILIES, read_standalone_board
 from weft.boards.standalone.flow import BLOCKS_FILE, CONFIG_FILE, LOGIC_FILE, MANIFEST, TOP_FILE, yosys_script
 from weft.boards.standalone.netlist import cell_models, netlist_verilog
 from weft.boards.standalone.simulated import netlist_board
 from weft.boards.standalone.top import top_verilog
 from weft.hw.synthesis import run_tool
+
+from tests.effort import few
 
 DESIGN = """\
 module sample(input clk, rst, enable, write, input [35:0] a, b, input [13:0] here, there, output reg [127:0] out);
@@ -116,6 +118,11 @@ def netlist(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return netlist_of(DESIGN, tmp_path_factory.mktemp("netlist"), "ecp5")
 
 
+@pytest.fixture(scope="module")
+def gowin_netlist(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return netlist_of(DESIGN, tmp_path_factory.mktemp("gowin"), "gowin")
+
+
 def simulate(netlist: dict[str, Any], folder: Path, family: str) -> str:
     (folder / "netlist.v").write_text(netlist_verilog(netlist, "sample", family))
     (folder / "cells.v").write_text(cell_models(family))
@@ -135,6 +142,15 @@ def test_a_netlist_does_what_the_text_does_that_it_was_made_of(netlist: dict[str
     widths = {int(cell["parameters"]["DATA_WIDTH_A"], 2) for cell in cells if cell["type"] == "DP16KD"}
     assert widths == {1, 2, 4, 9, 18, 36}
     assert simulate(netlist, tmp_path, "ecp5") == "20000 equal"
+
+
+@pytest.mark.long
+def test_a_netlist_of_gowin_does_what_its_text_does(gowin_netlist: dict[str, Any], tmp_path: Path) -> None:
+    cells = gowin_netlist["modules"]["sample"]["cells"].values()
+    kinds = {cell["type"] for cell in cells}
+    assert {"LUT1", "LUT2", "LUT3", "LUT4", "ALU", "RAM16SDP4", "SPX9", "SP", "SDPX9B", "DPB"} <= kinds
+    assert {"DFF", "DFFRE", "DFFSE", "DFFN"} <= kinds
+    assert simulate(gowin_netlist, tmp_path, "gowin") == "20000 equal"
 
 
 def yosys_model(name: str) -> str:
@@ -211,9 +227,10 @@ def test_what_has_no_model_is_refused_with_its_place(netlist: dict[str, Any]) ->
         assert message in refused(kind, change)
 
 
-def test_the_netlist_of_a_boards_top_runs_behind_its_pins(tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", few([DATA / "ulx3s.toml", Path(__file__).with_name("tangmega138k.toml")], 1))
+def test_the_netlist_of_a_boards_top_runs_behind_its_pins(file: Path, tmp_path: Path) -> None:
     """All but the logic: what comes on the line goes back, with the board's clock, reset and LEDs around it."""
-    board = standalone_boards()["ulx3s"]
+    board = read_standalone_board(file)
     clock, design = board.core_clock(), board.design()
     echo = "module weft_standalone(input clk, rst, rx, output reg tx, output [7:0] leds);\n"
     echo += "  always @(posedge clk) tx <= rx | rst;\n  assign leds = {7'h2a, rst};\nendmodule\n"

@@ -8,6 +8,8 @@ CHIP = ("tests/hw/standalone/test_sdram.py",)
 DRIVER = ("tests/boards/link/test_system.py",)
 SYSTEM = ("tests/boards/test_system_device.py",)
 BATCHES = ("tests/runtime/test_pipeline_module.py",)
+GOWIN = ("tests/boards/standalone/test_gowin.py",)
+GOWIN_CELLS = ("tests/boards/standalone/test_gowin_netlist.py",)
 BUILT = ("tests/boards/test_build.py", "tests/boards/test_fit.py")
 
 MUTANTS = (
@@ -77,5 +79,37 @@ MUTANTS = (
     Mutant(
         "board-system-with-half-its-interrupts", "boards/ip_core.py", "off by one",
         "last = len(held.cores) + held.relay - 1", "last = len(held.cores) + held.relay - 2", BUILT,
+    ),
+    Mutant(
+        "gowin-clock-above-what-was-asked", "boards/standalone/gowin.py", "wrong condition",
+        ".mhz <= mhz\n", ".mhz <= 2 * mhz\n", GOWIN,
+    ),
+    Mutant(
+        "gowin-clock-past-its-network", "boards/standalone/gowin.py", "forgotten part",
+        "{counter}  BUFG clock_network(.I({source}), .O(clk));", "{counter}  assign clk = {source};", GOWIN,
+    ),
+    Mutant(
+        "gowin-data-that-come-too-early-pass", "boards/standalone/flow.py", "check ignored",
+        "if refused := family.refused(log.read_text()):", "if refused := family.refused(''):", GOWIN,
+    ),
+    Mutant(
+        "gowin-register-starts-with-0", "boards/standalone/gowin_netlist.py", "constant",
+        "f\"1'b{int('SET' in cell.pins)}\"", "\"1'b0\"", GOWIN_CELLS,
+    ),
+    Mutant(
+        "gowin-difference-is-a-sum", "boards/standalone/gowin_netlist.py", "sign",
+        "{first} ^ {second} ^ ~{cell.pin('I3')}", "{first} ^ {second}", GOWIN_CELLS,
+    ),
+    Mutant(
+        "gowin-memory-of-zeros", "boards/standalone/gowin_netlist.py", "off by one",
+        "value << place * row_bits", "value << (place + 1) * row_bits", GOWIN_CELLS,
+    ),
+    Mutant(
+        "gowin-memory-written-in-whole-words", "boards/standalone/gowin_cells.v", "check ignored",
+        "BYTES == 2 ? {2'd0, address[1:0]}", "BYTES == 2 ? 4'd3", GOWIN_CELLS,
+    ),
+    Mutant(
+        "gowin-memory-shows-what-it-writes", "boards/standalone/gowin_cells.v", "wrong condition",
+        "(!WREB || WRITE_MODE_B == 2)", "(1'b1 || WRITE_MODE_B == 2)", GOWIN_CELLS,
     ),
 )  # fmt: skip

@@ -18,11 +18,12 @@ from ..folders import boards_in, named_board, own_folder
 from ..table import FAMILY, read_fields, read_toml
 from .ecp5 import Ecp5
 from .family import CoreClock, Family
+from .gowin import Gowin
 from .pins import Pins
 
 DATA = Path(__file__).parent / "data"
 
-FAMILIES: Mapping[str, Family] = {"ecp5": Ecp5()}
+FAMILIES: Mapping[str, Family] = {"ecp5": Ecp5(), "gowin": Gowin()}
 
 
 @dataclass(frozen=True)

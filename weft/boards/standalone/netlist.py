@@ -7,11 +7,11 @@ from importlib import resources
 from typing import Any
 
 from ..errors import BoardError
-from . import ecp5_netlist
+from . import ecp5_netlist, gowin_netlist
 from .netlist_cell import Cell, Writer, net, nothing
 
-_CELLS: Mapping[str, Mapping[str, Writer]] = {"ecp5": ecp5_netlist.CELLS}
-_REGISTERS = frozenset(ecp5_netlist.REGISTERS)
+_CELLS: Mapping[str, Mapping[str, Writer]] = {"ecp5": ecp5_netlist.CELLS, "gowin": gowin_netlist.CELLS}
+_REGISTERS = {*ecp5_netlist.REGISTERS, *gowin_netlist.REGISTERS}
 
 
 def cell_models(family: str) -> str:
