@@ -399,4 +399,17 @@ MUTANTS = (
         "self._offset(source.offset + first * config.weight_record_bytes)", "self._offset(source.offset)",
         "operators/test_weight_groups.py",
     ),
+    _fault(
+        "groups-that-meet-another-one", "passes/smaller_forms.py", "address",
+        "first = output // (outputs * each // channels) * each", "first = (output + 1) % channels // each * each",
+        "passes/test_smaller_forms.py",
+    ),
+    _fault(
+        "narrow-values-without-their-shift", "passes/smaller_forms.py", "forgotten part",
+        "weight=1 << shift, span", "weight=1, span", "passes/test_smaller_forms.py",
+    ),
+    _fault(
+        "unfolded-values-are-read-no-more", "passes/smaller_forms.py", "condition",
+        "if param != x or param in still", "if param != x", "passes/test_smaller_forms.py",
+    ),
 )  # fmt: skip

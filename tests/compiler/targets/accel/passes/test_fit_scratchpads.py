@@ -1,4 +1,4 @@
-"""What the scratchpads are too small for runs on the host, with the depth that it needs; with that, on the core."""
+"""What scratchpads are too small for in any form runs on the host, with the depth that it needs; then on the core."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import weft
 from weft.compiler.graph import Attrs, Constant, Function, Module, TensorType, Var, call, evaluate
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.errors import CompileError
-from weft.hw.config import PYNQ, TINY, CoreConfig
+from weft.hw.config import PYNQ, CoreConfig
 
 
 def global_pool(size: int) -> Module:
@@ -20,16 +20,6 @@ def global_pool(size: int) -> Module:
     pooled = call("nn.average_pool", call("dequantise", call("quantise", x, *scales), *scales), kernel=(size, size))
     body = call("dequantise", call("quantise", pooled, *scales), *scales)
     return Module(Function((x,), body, Attrs({"name": "pool"})))
-
-
-def convolution() -> Module:
-    x = Var("x", TensorType((1, 4, 6, 6), "float32"))
-    scales = Constant(np.float32(0.05)), Constant(np.int8(0))
-    weights = Constant(np.random.default_rng(0).integers(-9, 10, (4, 4, 3, 3)).astype(np.int8))
-    data = call("dequantise", call("quantise", x, *scales), *scales)
-    result = call("nn.conv2d", data, call("dequantise", weights, *scales), pads=(1, 1, 1, 1))
-    body = call("dequantise", call("quantise", result, *scales), *scales)
-    return Module(Function((x,), body, Attrs({"name": "conv"})))
 
 
 def devices(module: Module, core: CoreConfig) -> tuple[str, str]:
@@ -58,13 +48,7 @@ def test_a_window_that_fits_but_not_in_one_piece_names_the_next_depth() -> None:
     assert devices(global_pool(15), replace(core, acc_depth=512)) == ("core", "")
 
 
-@pytest.mark.parametrize("memory", ["inp", "wgt"])
-def test_a_window_larger_than_a_tiny_scratchpad_runs_on_the_host(memory: str) -> None:
-    shallow, deeper = (replace(TINY, name="small", **{f"{memory}_depth": depth}) for depth in (8, 16))
-    device, reason = devices(convolution(), shallow)
-    assert device == "cpu"
-    assert f"its smallest tile needs 9 entries of scratchpad '{memory}', which has 8" in reason
-    assert f"{memory}_depth=16 could run it" in reason
-    assert devices(convolution(), deeper) == ("core", "")
-    with pytest.raises(CompileError, match=rf"would run on the host: .*a core with {memory}_depth=16 could run it"):
-        weft.compile(convolution(), shallow, strict=True)
+def test_a_layer_that_has_no_smaller_form_is_refused_with_the_depth_that_it_needs() -> None:
+    core = replace(PYNQ, name="shallow", acc_depth=256)
+    with pytest.raises(CompileError, match=r"would run on the host: .*a core with acc_depth=512 could run it"):
+        weft.compile(global_pool(15), core, strict=True)

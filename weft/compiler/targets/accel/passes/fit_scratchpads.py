@@ -1,4 +1,5 @@
-"""Leave to the host what the core's scratchpads are too small for: a window that does not fit as one piece.
+"""What the core's scratchpads are too small for takes a smaller form (`smaller_forms`), or is left to the host: a
+window that does not fit as one piece.
 
 A window is the least that a kernel reads at a time, such as all of the picture in a global pooling, and all taps of a
 convolution.
@@ -23,6 +24,7 @@ from ..schedule.tiling import Problem, smallest_tiling
 from ..walk.emit import Emitter
 from ..walk.emit_nest import DramBuffer
 from .pack_layout import pack_function
+from .smaller_forms import smaller_form
 
 SURELY_FITTING_SHARE = 0.5
 """A kernel whose smallest tile takes this share of a scratchpad finds its space in one piece."""
@@ -34,21 +36,26 @@ def fit_scratchpads(core: CoreConfig) -> Pass:
 
 
 def _run(module: Module, core: CoreConfig) -> Module:
-    replaced: dict[Function, Function] = {}
+    reasons: dict[Function, str] = {}
 
-    class ToHost(Mutator):
+    def why(function: Function) -> str:
+        if function not in reasons:
+            reasons[function] = why_not(function, core)
+        return reasons[function]
+
+    class Fitting(Mutator):
         def rewrite_call(self, node: Call) -> Expr:
             op = node.op
             packable = all(is_packable(value.tensor_type) for value in (*node.args, node))
             if not isinstance(op, Function) or not op.is_primitive or not packable:
                 return node
-            if op not in replaced:
-                reason = why_not(op, core)
-                replaced[op] = host_function(op, reason) if reason else op
-            return call(replaced[op], *node.args, span=node.span, **node.attrs)
+            if not why(op):
+                return node
+            smaller = smaller_form(node, why)
+            return smaller or call(host_function(op, why(op)), *node.args, span=node.span, **node.attrs)
 
-    body = ToHost().run(module.main.body)
-    return module.with_main(renumber(body)) if any(op is not to for op, to in replaced.items()) else module
+    body = Fitting().run(module.main.body)
+    return module.with_main(renumber(body)) if any(reasons.values()) else module
 
 
 def why_not(function: Function, core: CoreConfig) -> str:

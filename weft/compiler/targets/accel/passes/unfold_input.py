@@ -33,7 +33,7 @@ def unfold_input(blocks: Blocks, bytes_per_cycle: int = 8, *, chains: bool = Fal
 
 
 @dataclass(frozen=True)
-class _Unfolding:
+class Unfolding:
     """Which axes of the kernel become channels."""
 
     rows: bool
@@ -46,7 +46,7 @@ class _Unfolding:
         return taken, kept
 
 
-_PLAIN = _Unfolding(rows=False, columns=False)
+_PLAIN = Unfolding(rows=False, columns=False)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _pooled(body: Expr) -> dict[Expr, Call]:
     return found
 
 
-def _best(node: Call, written: Call, blocks: Blocks, bytes_per_cycle: int) -> _Unfolding:
+def _best(node: Call, written: Call, blocks: Blocks, bytes_per_cycle: int) -> Unfolding:
     """The fastest unfolding of a convolution, of equal ones that with the least data; `_PLAIN` for everything else.
     ``written``: what goes to DRAM in the place of its result."""
     if node.op != "conv2d" or node.attr("groups") != 1:
@@ -96,7 +96,7 @@ def _best(node: Call, written: Call, blocks: Blocks, bytes_per_cycle: int) -> _U
         return _PLAIN
     costs = {
         choice: _cost(node, choice, blocks, written)
-        for choice in (_Unfolding(rows, columns) for rows, columns in product((False, True), repeat=2))
+        for choice in (Unfolding(rows, columns) for rows, columns in product((False, True), repeat=2))
     }
     best = min(costs, key=lambda choice: (costs[choice].cycles(bytes_per_cycle), costs[choice].input_bytes))
     gain = costs[_PLAIN].cycles(bytes_per_cycle) / costs[best].cycles(bytes_per_cycle)
@@ -113,7 +113,7 @@ def _from_host(x: Expr) -> bool:
     return False
 
 
-def _cost(node: Call, unfolding: _Unfolding, blocks: Blocks, result: Call) -> _Cost:
+def _cost(node: Call, unfolding: Unfolding, blocks: Blocks, result: Call) -> _Cost:
     x, w = node.args
     (taken_h, taken_w), kept = unfolding.split(*w.shape[2:])
     height = node.shape[2] if unfolding.rows else x.shape[2]
@@ -128,8 +128,19 @@ def _cost(node: Call, unfolding: _Unfolding, blocks: Blocks, result: Call) -> _C
     return _Cost(lanes, padded, waves, read, read + written + weights)
 
 
-def _rewritten(node: Call, unfolding: _Unfolding, blocks: Blocks) -> Call:
-    """The convolution of the unfolded input, where tap (i, j) of channel c is channel ``(i*KW + j)*C + c``."""
+def _rewritten(node: Call, unfolding: Unfolding, blocks: Blocks) -> Call:
+    kernel, _ = unfolding.split(*node.args[1].shape[2:])
+    before, after = _cost(node, _PLAIN, blocks, node), _cost(node, unfolding, blocks, node)
+    reason = (
+        f"puts side by side what a {kernel[0]} x {kernel[1]} window meets, so that {after.lanes} of "
+        f"{after.padded_lanes} lanes of the array do useful work instead of {before.lanes} of {before.padded_lanes}"
+    )
+    return unfolded(node, unfolding, reason)
+
+
+def unfolded(node: Call, unfolding: Unfolding, reason: str) -> Call:
+    """A convolution of the unfolded input, where tap (i, j) of channel c is channel ``(i*KW + j)*C + c``. ``reason``:
+    why the host unfolds it."""
     x, w = node.args
     if not isinstance(w, Constant):
         raise GraphError("only constant weights can be unfolded", at=node.span)
@@ -139,11 +150,6 @@ def _rewritten(node: Call, unfolding: _Unfolding, blocks: Blocks) -> Call:
     top, left, bottom, right = node.attr("pads")
     (top, left), (kept_top, kept_left) = unfolding.split(top, left, without=0)
     (bottom, right), (kept_bottom, kept_right) = unfolding.split(bottom, right, without=0)
-    before, after = _cost(node, _PLAIN, blocks, node), _cost(node, unfolding, blocks, node)
-    reason = (
-        f"puts side by side what a {kernel[0]} x {kernel[1]} window meets, so that {after.lanes} of "
-        f"{after.padded_lanes} lanes of the array do useful work instead of {before.lanes} of {before.padded_lanes}"
-    )
     window = {
         "kernel": kernel, "strides": strides, "pads": (top, left, bottom, right), "dilations": dilations,
         "pad_value": node.attr("pad_value"),
