@@ -6,11 +6,13 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 from hypothesis import Phase, is_hypothesis_test, settings
 from weft.cache import cache_folder
 
@@ -21,6 +23,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # NumPy's matrices here are small. A second thread of its library waits in loops, which takes the time of other workers.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+# Typer reads the annotations of every command of the app three times for each command line, which a process of a user
+# does for one command; a worker runs hundreds of lines.
+READS_ANNOTATIONS = "get_params_from_function"
+vars(typer.main)[READS_ANNOTATIONS] = cache(vars(typer.main)[READS_ANNOTATIONS])
 
 # No deadline: one example may wait for the C++ compiler. A failure prints the line that repeats it.
 settings.register_profile("weft", deadline=None, print_blob=True)
