@@ -114,11 +114,43 @@ RULES["aten.lgamma.default"] = _in_float64(lgamma)
 RULES["aten.digamma.default"] = _in_float64(digamma)
 
 
+def polygamma(order: int) -> Callable[[Site, Expr], Expr]:
+    """The derivative of `digamma` of an order above 1: a sum of powers (25.11.1) whose rest is that of 25.11.28, by
+    reflection below a half (5.15.6), which has the derivatives of a cotangent."""
+    power, sign = order + 1, 1 if order % 2 else -1
+    rest = [b * math.prod(range(power, power + 2 * k - 1)) / math.factorial(2 * k)
+            for k, b in enumerate(_BERNOULLI, 1)]  # fmt: skip
+    turned = np.polynomial.Polynomial([0.0, 1.0])  # in the cotangent, over pi to the power
+    for _ in range(order):
+        turned = np.polynomial.Polynomial([-1.0, 0.0, -1.0]) * turned.deriv()
+
+    def compute(site: Site, x: Expr) -> Expr:
+        low, y, near = _mirrored(site, x)
+        z = site("add", y, SHIFTS)
+        inverse = site("divide", site.like(1, z), z)
+        main = site("add", _polynomial(site, _inverse_square(site, z), [1 / order, *rest]),
+                    site("multiply", inverse, 0.5))  # fmt: skip
+        main = site("multiply", main, site("power", inverse, order))
+        powers = _raised(site, y, lambda each: site("power", site("divide", site.like(1, y), each), power), "add")
+        above = site("multiply", site("add", main, powers), float(sign * math.factorial(order)))
+        cotangent = site("divide", site("cos", near), site("sin", near))
+        mirror = site("multiply", _polynomial(site, cotangent, turned.coef.tolist()), -(math.pi**power))
+        below = site("add", mirror, site("multiply", above, float(-sign)))
+        pole = site.like(sign * math.inf, x)
+        return site.where(site("and", low, _whole(site, x)), pole, site.where(low, below, above))
+
+    return compute
+
+
+MOST_DERIVATIVES = 20
+"""Of `polygamma`: the terms above give its first seven digits up to here."""
+
+
 @rule("polygamma.default")
 def _polygamma(site: Site, n: int, x: Expr) -> Expr:
-    if n > 1:
-        raise site.error(f"the derivative of order {n} is not supported", hint="0 and 1 are")
-    return _in_float64(trigamma if n else digamma)(site, x)  # type: ignore[return-value]
+    if n > MOST_DERIVATIVES:
+        raise site.error(f"the derivative of order {n} is not supported", hint=f"0 to {MOST_DERIVATIVES} are")
+    return _in_float64((digamma, trigamma)[n] if n < 2 else polygamma(n))(site, x)  # type: ignore[return-value]
 
 
 def _erfinv(site: Site, x: Expr) -> Expr:
