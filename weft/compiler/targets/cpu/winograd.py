@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import gcd, prod
 
@@ -49,11 +50,13 @@ def arrange_winograd(schedule: te.Schedule, task: ConvolutionTask, plan: Winogra
     count, stages = len(plan.axes), schedule.blocks()
     n, o, g, *places, lane = schedule.get_loops(stages[-1])
     direct, own = places[:-count], places[-count:]
-    before, inside = [n, *direct], False
+    terms = own_loops(schedule, DATA)[-3 - count : -3]  # behind them: blocks of channels, positions, channels
+    before = [n, *direct]
     if plan.blocks > 1:
         block, own[0] = schedule.split(own[0], MADE * plan.rows)
         before.append(block)
-        inside = task.axes == count  # else several of these would make the same data
+    # Slices of a volume are made again for each that reads them: that costs less than to bring all from far away.
+    inside = prod(extent_of(schedule, loop) for loop in before[1:]) > 1
     outer, row = schedule.split_shifted(own[-1], min(extent_of(schedule, own[-1]), task.tile.rows))
     schedule.reorder(*before, o, *own[:-1], outer, row, g, lane)
     schedule.compute_at(SUMS, o, whole=count + 1 - (plan.blocks > 1))  # of whole tiles, whose last result may be none
@@ -67,7 +70,7 @@ def arrange_winograd(schedule: te.Schedule, task: ConvolutionTask, plan: Winogra
     schedule.vectorize(lane)
     _arrange_sums(schedule, plan, target)
     _arrange_products(schedule, task, target)
-    _arrange_data(schedule, plan, inside=inside)
+    _arrange_data(schedule, plan, terms, inside=inside)
 
 
 def _arrange_sums(schedule: te.Schedule, plan: Winograd, target: Processor) -> None:
@@ -103,14 +106,11 @@ def _arrange_products(schedule: te.Schedule, task: ConvolutionTask, target: Proc
     write_out_steps(schedule, PRODUCTS, task.step, target)
 
 
-def _arrange_data(schedule: te.Schedule, plan: Winograd, *, inside: bool) -> None:
-    """Data, a tile at a time. ``inside``: of one block alone, so that there are no loops over others."""
-    count = len(plan.axes)
+def _arrange_data(schedule: te.Schedule, plan: Winograd, terms: Sequence[Var], *, inside: bool) -> None:
+    """Data, a tile at a time. ``inside``: of one block alone, which one thread makes."""
     *loops, position, lane = own_loops(schedule, DATA)
-    first = 0 if inside else len(loops) - 1 - count  # behind the terms there are blocks of channels
-    terms = loops[first : first + count]
     before = [loop for loop in loops if loop not in terms]
-    if count > 1 and extent_of(schedule, position) > plan.axes[1].positions:
+    if len(terms) > 1 and extent_of(schedule, position) > plan.axes[1].positions:
         down, position = schedule.split(position, plan.axes[1].positions)
         before.append(down)
     schedule.reorder(*before, position, *terms, lane)
