@@ -66,7 +66,8 @@ def build(
     """Write Verilog, Tcl and manifest of a core, or of a system of cores, on a PYNQ board; with --vivado, build the
     overlay of them.
 
-    For a board without a processor: make its bitstream with Yosys, nextpnr and ecppack. Steps that are done are kept.
+    For a board without a processor: make its bitstream with Yosys, nextpnr and the packer of its family. Steps that are
+    done are kept.
     """
     chosen = any_board(board)
     held = chosen_cores(chosen, config, system)
