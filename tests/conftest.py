@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Iterator
@@ -25,9 +26,25 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 # Typer reads the annotations of every command of the app three times for each command line, which a process of a user
-# does for one command; a worker runs hundreds of lines.
+# does for one command; a worker runs hundreds of lines. Signatures are other ones only where targets are.
 READS_ANNOTATIONS = "get_params_from_function"
-vars(typer.main)[READS_ANNOTATIONS] = cache(vars(typer.main)[READS_ANNOTATIONS])
+_read_annotations = vars(typer.main)[READS_ANNOTATIONS]
+
+
+@cache
+def _annotations(command: Any, _targets: object) -> Any:
+    return _read_annotations(command)
+
+
+def _annotations_now(command: Any) -> Any:
+    if inspect.isfunction(command):
+        return _annotations(command, None)
+    from weft.compiler.targets.registry import find_target, target_names  # imports the compiler
+
+    return _annotations(command, tuple((target, find_target(target).options) for target in target_names()))
+
+
+vars(typer.main)[READS_ANNOTATIONS] = _annotations_now
 
 # No deadline: one example may wait for the C++ compiler. A failure prints the line that repeats it.
 settings.register_profile("weft", deadline=None, print_blob=True)
