@@ -20,6 +20,8 @@ from weft.explore.parts import find_part
 from weft.explore.processors import PROCESSORS, HostWork, processor_of
 from weft.explore.space import Space
 
+pytestmark = pytest.mark.usefixtures("groups_stay")
+
 CHANNELS, SIZE, KERNEL = 16, 16, 7
 PIXELS = CHANNELS * SIZE * SIZE
 DENSE = PIXELS * CHANNELS
@@ -27,7 +29,8 @@ DEPTHWISE = PIXELS * KERNEL * KERNEL
 
 
 def two_layers(path: Path, *, third: bool = False) -> Path:
-    """A dense 1x1 convolution and a depthwise one, quantised: a core that is not square has no way to do the second.
+    """A dense 1x1 convolution and a depthwise one, quantised: a core that is not square has no way to do the second
+    where `groups_stay`.
     ``third``: then a dense one again."""
     random, nodes, constants = np.random.default_rng(0), [], []
 

@@ -38,6 +38,8 @@ from weft.sim.timing_ports import TimedProgram
 
 from .test_host import two_layers
 
+pytestmark = pytest.mark.usefixtures("groups_stay")
+
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 
 UNLIKE = """
