@@ -158,3 +158,17 @@ def test_a_quotient_has_nothing_to_do_with_a_tap_beside_it() -> None:
     assert facts.interval(row) == (0, 7)
     padded = facts.given(t.Const(0) <= row - 1, True)  # what is said of its least says nothing of its most
     assert padded.interval(row - 1) == (0, 6)
+
+
+def test_parts_of_a_sum_that_read_the_same_are_looked_at_together() -> None:
+    read = t.Load(DATA, (t.Const(0),))
+    assert Facts({"data": ((0, 99),)}).interval(read // 4 * 4 - read) == (-3, 0)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_is_compared_with_memory_that_may_change_says_nothing(turned: bool) -> None:
+    facts = Facts({"data": ((0, 99),)})
+    kept, changing = t.Load(DATA, (t.Const(0),)), t.Load(t.Buffer("other", (8,), "int64"), (t.Const(0),))
+    sides = (changing, kept) if turned else (kept, changing)
+    assert facts.given(t.BinOp("lt", *sides), True) == facts
+    assert facts.with_rereads().given(t.BinOp("lt", *sides), True) != facts.with_rereads()
