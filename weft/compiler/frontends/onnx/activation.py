@@ -69,6 +69,12 @@ def gelu(node: Node, x: Expr, *, approximate: bool) -> Expr:
     return node.in_float32(x, lambda wide: _gelu(Formula(node, wide), wide, approximate))
 
 
+def swish(node: Node, x: Expr, alpha: float = 1.0) -> Expr:
+    """x * sigmoid(alpha * x)"""
+    scaled = x if alpha == 1 else node.call("nn.multiply", x, node.like(alpha, x))
+    return node.call("nn.multiply", x, node.call("nn.sigmoid", scaled))
+
+
 def _shrink(f: Formula, x: Expr, limit: float, bias: float) -> Expr:
     above = f.where(f("less", limit, x), f("subtract", x, bias), 0)
     return f.where(f("less", x, -limit), f("add", x, bias), above)
@@ -86,7 +92,7 @@ _FORMULAS: dict[str, Callable[[Node, Formula, Expr], Expr]] = {
     "HardSigmoid": lambda n, f, x: hard_sigmoid(f, x, n.number("alpha", 0.2), n.number("beta", 0.5)),
     "HardSwish": lambda n, f, x: f("multiply", x, hard_sigmoid(f, x, 1 / 6, 0.5)),
     "Mish": lambda n, f, x: f("multiply", x, f("tanh", softplus(f, x))),
-    "Swish": lambda n, f, x: f("multiply", x, f("sigmoid", f("multiply", x, n.number("alpha", 1.0)))),
+    "Swish": lambda n, f, x: swish(n, x, n.number("alpha", 1.0)),
     "ThresholdedRelu": lambda n, f, x: f.where(f("less", n.number("alpha", 1.0), x), x, 0),
     "Shrink": lambda n, f, x: _shrink(f, x, n.number("lambd", 0.5), n.number("bias", 0.0)),
     "Gelu": lambda n, f, x: _gelu(f, x, n.string("approximate", "none") == "tanh"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...graph import Array, Constant, Expr
-from .activation import gelu
+from .activation import gelu, swish
 from .loop import looped
 from .node import Converted, Node, converter
 from .packed_weights import WIDTHS, numbers_of
@@ -147,7 +147,7 @@ def _activated(node: Node, x: Expr, beside: Expr | None) -> Expr:
     if name == "gelu":
         result = gelu(node, x, approximate=True)
     elif name == "silu":
-        result = node.call("nn.multiply", x, node.call("nn.sigmoid", x))
+        result = swish(node, x)
     elif name in ("relu", "identity"):
         result = node.call("nn.clip", x, low=0.0) if name == "relu" else x
     else:
@@ -161,9 +161,8 @@ def _gated(node: Node, gate: Expr, x: Expr) -> Expr:
     if math.isfinite(limit):
         gate = node.call("nn.minimum", gate, node.like(limit, gate))
         x = node.call("nn.clip", x, low=-limit, high=limit)
-    opened = node.call("nn.sigmoid", node.call("nn.multiply", gate, node.like(node.number("activation_alpha", 1), x)))
     moved = node.call("nn.add", x, node.like(node.number("activation_beta", 0), x))
-    return node.call("nn.multiply", node.call("nn.multiply", gate, opened), moved)
+    return node.call("nn.multiply", swish(node, gate, node.number("activation_alpha", 1)), moved)
 
 
 def _by_row(node: Node, layers: Sequence[_Layer], x: Expr, places: Expr, shares: Expr) -> Expr:

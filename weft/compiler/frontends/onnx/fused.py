@@ -9,7 +9,7 @@ import numpy as np
 
 from ...graph import Expr
 from ..forms import matrix_product, moments, transposed
-from .activation import gelu
+from .activation import gelu, swish
 from .node import Converted, Node, converter
 from .window import channels_first, channels_last
 
@@ -27,10 +27,7 @@ def _bias_gelu(node: Node) -> Converted:
 
 @converter("QuickGelu")
 def _quick_gelu(node: Node) -> Converted:
-    """x * sigmoid(alpha * x)"""
-    x = node.input(0)
-    scaled = node.call("nn.multiply", x, node.like(node.number("alpha", 1.702), x))
-    return node.call("nn.multiply", x, node.call("nn.sigmoid", scaled))
+    return swish(node, node.input(0), node.number("alpha", 1.702))
 
 
 @converter("FusedMatMul", "TransposeMatMul")
@@ -168,7 +165,7 @@ def _grouped(node: Node, x: Expr) -> Expr:
     gamma, beta = (node.reshape(_widened(node, node.input(index)), shape) for index in (1, 2))
     result: Expr = node.call("nn.add", node.call("nn.multiply", unit, gamma), beta)
     if node.integer("activation", 0):
-        result = node.call("nn.multiply", result, node.call("nn.sigmoid", result))
+        result = swish(node, result)
     result = node.cast(result, x.dtype)
     return channels_last(node, result) if last else result
 

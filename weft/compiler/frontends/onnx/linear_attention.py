@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...graph import Expr
+from .activation import swish
 from .loop import looped
 from .node import Converted, Node, converter
 from .window import channels_first, channels_last
@@ -109,7 +110,7 @@ def _causal_convolution(node: Node) -> Converted:
         result = node.call("nn.add", result, node.reshape(node.input(2), (1, channels, 1)))
     name = node.string("activation", "none")
     if name in ("silu", "swish"):
-        result = node.call("nn.multiply", result, node.call("nn.sigmoid", result))
+        result = swish(node, result)
     elif name != "none":
         raise node.error(f"activation {name!r} is not read", "silu, swish and none are")
     state = node.slice(whole, 2, length, before)
