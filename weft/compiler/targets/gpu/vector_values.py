@@ -80,7 +80,7 @@ def _lies_together(expressions: Expressions, load: Load, var: Var, count: int) -
 
 def _asks_once(value: Select, var: Var, count: int) -> bool:
     """Whether a choice is the same for all values of the variable, and decides what is loaded."""
-    if has_loads(value.cond) or not (has_loads(value.a) or has_loads(value.b)):
+    if loads(value.cond) or not (loads(value.a) or loads(value.b)):
         return False
     return is_uniform(value.cond, var, count)
 
@@ -103,7 +103,7 @@ def _picked(expressions: Expressions, value: Expr, inside: Value) -> Value:
     ``inside``: whether all conditions around it hold; None without any."""
     builder = expressions.builder
     match value:
-        case Select(cond, a, Const() as b) if not has_loads(cond):
+        case Select(cond, a, Const() as b) if not loads(cond):
             holds = expressions.value(cond)
             each = _picked(expressions, a, holds if inside is None else builder.and_(inside, holds))
             return builder.select(holds, each, expressions.value(b))
@@ -113,7 +113,7 @@ def _picked(expressions: Expressions, value: Expr, inside: Value) -> Value:
             address = expressions.address(buffer, place, 0)
             single = builder.load(address, align=ITEM_BYTES[buffer.dtype], typ=MEMORY_TYPES[buffer.dtype])
             return from_memory(builder, single, buffer.dtype)
-    if inside is None or not has_loads(value):
+    if inside is None or not loads(value):
         return expressions.value(value)
     with builder.if_else(inside) as (then, otherwise):
         with then:
@@ -125,11 +125,6 @@ def _picked(expressions: Expressions, value: Expr, inside: Value) -> Value:
     for each, block in ends:
         chosen.add_incoming(each, block)
     return chosen
-
-
-def has_loads(expr: Expr) -> bool:
-    """Whether a value depends on memory."""
-    return bool(loads(expr))
 
 
 def is_uniform(expr: Expr, var: Var, count: int) -> bool:
