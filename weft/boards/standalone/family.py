@@ -36,8 +36,7 @@ class CoreClock(Protocol):
 class Family(ABC):
     """``parts`` and ``grades`` may stand in a board's file; with ``sdram`` it may have a chip of that. ``synthesis`` is
     Yosys's command, ``blocks`` are models of the hard blocks in a board's top; ``blocks_known``: whether Yosys has them
-    in its own libraries. ``cells``: names of columns, and the
-    cells of nextpnr's report that are counted there."""
+    in its own libraries. ``cells``: names of columns, and the cells of nextpnr's report that are counted there."""
 
     parts: ClassVar[Mapping[str, str]]
     grades: ClassVar[tuple[int, ...]]
