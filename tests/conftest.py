@@ -39,9 +39,9 @@ def _annotations(command: Any, _targets: object) -> Any:
 def _annotations_now(command: Any) -> Any:
     if inspect.isfunction(command):
         return _annotations(command, None)
-    from weft.compiler.targets.registry import find_target, target_names  # imports the compiler
+    from weft.cli.target_options import offered_options  # imports the compiler
 
-    return _annotations(command, tuple((target, find_target(target).options) for target in target_names()))
+    return _annotations(command, offered_options())
 
 
 vars(typer.main)[READS_ANNOTATIONS] = _annotations_now

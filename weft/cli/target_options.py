@@ -36,8 +36,7 @@ class with_target_options:  # noqa: N801 - a decorator
 
     @property
     def __signature__(self) -> inspect.Signature:
-        offered = tuple((target, find_target(target).options) for target in target_names())
-        added = [param for param in _parameters(offered) if param.name not in self._own]
+        added = [param for param in _parameters(offered_options()) if param.name not in self._own]
         return inspect.Signature([*self._own.values(), *added])
 
     @property
@@ -75,6 +74,11 @@ def refuse_options(chosen: Chosen, why: str) -> None:
 
 def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+def offered_options() -> tuple[tuple[str, type[Any]], ...]:
+    """Each target that is registered now, and the dataclass of its options."""
+    return tuple((target, find_target(target).options) for target in target_names())
 
 
 @lru_cache(maxsize=8)
