@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -40,7 +41,7 @@ from .target_options import Chosen, with_target_options
 
 ACCEL = "accel"
 DEFAULT_CLOCK = 100.0
-"""MHz of a core whose clock was not said."""
+"""MHz of a simulated core whose clock was not said."""
 
 
 @app.command("generate")
@@ -70,9 +71,10 @@ def generate_text(
         str | None, typer.Option("--device", "-d", help=f"What runs the core: {', '.join(device_forms())}.")
     ] = None,
     target: Annotated[str | None, typer.Option("--target", help="What to compile a model for. Default: accel.")] = None,
-    clock: Annotated[float, typer.Option("--clock", min=0.001, help="MHz of the core, for tokens a second.")] = (
-        DEFAULT_CLOCK
-    ),
+    clock: Annotated[
+        float | None,
+        typer.Option("--clock", min=0.001, help=f"MHz of the core. Default: a board's own, else {DEFAULT_CLOCK:g}."),
+    ] = None,
     shape: ShapeOption = None,
     kernels: KernelsOption = None,
     signature: SignatureOption = None,
@@ -89,33 +91,49 @@ def generate_text(
     words = tokeniser(tokenizer)
     stops = [_stop(words, text) for text in stop or ()]
     tokens = words.encode(prompt)
-    with progress("reading", err) as status:
-        how = _How(target, shape, positions, device, chosen, cache, kernels, signature)
-        loaded = _loaded(model, how, status)
-        wide = None if prefill is None else _loaded(prefill, how, status)
-        session = loaded.session(prefill=wide)
-        _check_vocabulary(session, words)
-    told = _Told(loaded, len(tokens))
-    read = words.reader()
-    pieces = [prompt]
-    if not as_json:
-        out.print(prompt, end="", soft_wrap=True, highlight=False)
-    try:
-        for each in generate(session, tokens, count, sampling, stop=stops, vocabulary=words.vocabulary):
-            told.add(each)
-            pieces.append("" if each.token in stops else read(each.token))
-            if not as_json:
-                out.print(pieces[-1], end="", soft_wrap=True, highlight=False)
-                out.file.flush()
-    finally:
-        if not as_json:
+    with ExitStack() as open_modules:  # a board is given back at the end
+        with progress("reading", err) as status:
+            how = _How(target, shape, positions, device, chosen, cache, kernels, signature)
+            loaded = open_modules.enter_context(_loaded(model, how, status))
+            wide = None if prefill is None else open_modules.enter_context(_loaded(prefill, how, status))
+            session = loaded.session(prefill=wide)
+            _check_vocabulary(session, words)
+        told = _Told(loaded, len(tokens))
+        pieces = _Pieces(prompt, words, stops, printed=not as_json)
+        with pieces:
+            for each in generate(session, tokens, count, sampling, stop=stops, vocabulary=words.vocabulary):
+                told.add(each)
+                pieces.add(each.token)
+        if as_json:
+            record = {"model": loaded.model.name, "target": loaded.model.target, "tokenizer": words.name}
+            print_json(record | told.record(clock) | {"text": pieces.text})
+            return
+        for line in told.lines(clock, session):
+            err.print(line, highlight=False)
+
+
+class _Pieces:
+    """The text, as it comes: printed piece by piece if so wanted, with the end of its line whatever happens."""
+
+    def __init__(self, prompt: str, words: Tokeniser, stops: list[int], *, printed: bool) -> None:
+        self._read, self._stops, self._printed = words.reader(), stops, printed
+        self.text = ""
+        self._add(prompt)
+
+    def add(self, token: int) -> None:
+        self._add("" if token in self._stops else self._read(token))
+
+    def _add(self, piece: str) -> None:
+        self.text += piece
+        if self._printed:
+            out.print(piece, end="", soft_wrap=True, highlight=False)
+            out.file.flush()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None:
+        if self._printed:
             out.print()
-    if as_json:
-        record = {"model": loaded.model.name, "target": loaded.model.target, "tokenizer": words.name}
-        print_json(record | told.record(clock) | {"text": "".join(pieces)})
-        return
-    for line in told.lines(clock, session):
-        err.print(line, highlight=False)
 
 
 @dataclass
@@ -134,10 +152,12 @@ class _Told:
         self.seconds.append(now - self.last)
         self.last = now
 
-    def record(self, clock: float) -> dict[str, Any]:
-        """``cycles`` and ``seconds``: of the prompt, and of a token behind it on average; None where there is none."""
+    def record(self, given: float | None) -> dict[str, Any]:
+        """``cycles`` and ``seconds``: of the prompt, and of a token behind it on average; None where there is none.
+        ``given``: MHz, where they were said."""
         cycles = [each.cycles for each in self.made if each.cycles is not None]
         known = bool(cycles) and self.module.model.core is not None
+        clock = given or self.real_clock or DEFAULT_CLOCK
         later = len(self.made) - 1
         a_token = sum(cycles[1:]) / later if known and later else None
         return {
@@ -152,7 +172,12 @@ class _Told:
             "seconds_a_token": sum(self.seconds[1:]) / later if later else None,
         }
 
-    def lines(self, clock: float, session: Session) -> list[str]:
+    @property
+    def real_clock(self) -> float | None:
+        """MHz of a core that is no simulator; None for others."""
+        return None if self.module.model.core is None else getattr(self.module.device, "clock_mhz", None)
+
+    def lines(self, clock: float | None, session: Session) -> list[str]:
         record = self.record(clock)
         lines = [f"{self.prompt} tokens of the prompt, {len(self.made)} written"]
         if session.position == session.positions:
@@ -162,11 +187,13 @@ class _Told:
         if record["cycles_a_token"] is not None:
             speed = record["tokens_a_second_of_the_core"]
             lines.append(f"a token: {record['cycles_a_token']:,.0f} cycles of the core in "
-                         f"{record['programs_a_token']} programs, {speed:,.1f} tokens/s at {clock:g} MHz; "
-                         f"the host's part is not in it")  # fmt: skip
-        elif record["seconds_a_token"] is not None and self.module.model.core is None:
-            each = record["seconds_a_token"]
+                         f"{record['programs_a_token']} programs, {speed:,.1f} tokens/s at {record['clock_mhz']:g} "
+                         f"MHz; the host's part is not in it")  # fmt: skip
+        each = record["seconds_a_token"]
+        if each is not None and self.module.model.core is None:
             lines.append(f"a token: {each * 1e3:.2f} ms on this machine, {1 / each:,.1f} tokens/s")
+        if each is not None and self.real_clock is not None:
+            lines.append(f"a token with the host's part and the link: {each * 1e3:.2f} ms, {1 / each:,.1f} tokens/s")
         if self.module.model.target == ACCEL and self.module.model.core is None:
             lines.append("nothing of the model runs on the core: what its products read is in floats, of which "
                          "weft.quantise makes 8 bits; --target cpu is faster for such a model")  # fmt: skip
