@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +52,12 @@ def test_without_processes(functions: Any) -> None:
 def test_a_negative_number_is_refused() -> None:
     with pytest.raises(ExploreError, match="-1 workers are not possible"):
         Workers(abs, -1)
+
+
+def test_a_worker_that_begins_takes_no_interruption(functions: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    with Workers(functions.work, 1) as workers:
+        workers._begin(deque([(0, ("square", 3))]), {})
+        os.kill(workers._workers[0].process.pid or 0, signal.SIGINT)  # as Ctrl-C does, while it still imports
+        assert [each.result for each in workers.run([])] == [9]
+    assert "Traceback" not in capfd.readouterr().err
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -169,3 +172,15 @@ def test_memory_outside_the_window_is_refused(kind: type[Device]) -> None:
 
 def test_races_are_found_when_asked(model: CompiledModel) -> None:
     np.testing.assert_array_equal(weft.load(model, FsimDevice(TINY, check_races=True)).run(X)["y"], expected(X))
+
+
+@pytest.mark.parametrize("take", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_what_is_loaded_is_not_copied_and_its_model_is(model: CompiledModel, take: Callable[[object], object]) -> None:
+    module = weft.load(model)
+    with pytest.raises(
+        DeviceError, match=r"LoadedModule cannot be copied or pickled: .*hint: copy or pickle its model"
+    ):
+        take(module)
+    with pytest.raises(DeviceError, match=r"FsimDevice cannot be copied or pickled: .*hint: open another one"):
+        take(module.device)
+    np.testing.assert_array_equal(weft.load(pickle.loads(pickle.dumps(module.model))).run(X)["y"], expected(X))

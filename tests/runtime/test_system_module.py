@@ -15,10 +15,11 @@ from weft.hw.isa import Fault, Store
 from weft.hw.programs import disassemble
 from weft.runtime.errors import CoreFaultError, DeviceError, InputError
 from weft.runtime.system_device import SimulatedSystem
-from weft.runtime.system_module import constant_pages, in_part
+from weft.runtime.system_module import constant_pages, core_uses, in_part
 from weft.sim.dram import DramModel
 from weft.sim.result import FaultRecord, RunResult
 from weft.sim.system_fsim import FunctionalSystem
+from weft.sim.system_run import SystemResult
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 PAIR = weft.SystemConfig(name="pair", cores=(TINY, TINY))
@@ -175,3 +176,10 @@ def test_what_does_not_fit_is_refused_with_its_place(model: weft.CompiledModel, 
         weft.load(model, system=path)
     path.write_text(PAIR.to_json())
     assert weft.load(model, system=path).config == PAIR
+
+
+def test_a_core_whose_stage_is_all_the_hosts_has_no_item() -> None:
+    ran = RunResult(cycles=30, fault=None, bytes_read=8, bytes_written=4)
+    idle, busy = core_uses([SystemResult(cores=(None, ran), starts=(0, 0))] * 2, [0, 1], [0, 20])
+    assert (idle.items, idle.cycles, idle.waited, idle.bytes_read) == (0, 0, 0, 0)
+    assert (busy.items, busy.cycles, busy.waited, busy.bytes_read) == (2, 60, 20, 16)

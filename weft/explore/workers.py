@@ -8,8 +8,9 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from typing import Any, Protocol
 
 from ..errors import WeftError, what_broke
@@ -55,6 +56,7 @@ def attempt(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any | F
 
 def _serve(function: Callable[..., Any], connection: multiprocessing.connection.Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption means
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     connection.send(None)  # all is imported: the job's time begins
     while True:
         try:
@@ -64,6 +66,18 @@ def _serve(function: Callable[..., Any], connection: multiprocessing.connection.
         connection.send(attempt(function, arguments))
 
 
+@contextmanager
+def _no_interruption() -> Iterator[None]:
+    """Ctrl-C goes to all processes of a terminal. One that is begun here does not take it as long as it imports: it
+    would die with a traceback. Here it waits until the end."""
+    resource_tracker.ensure_running()  # it is begun with the first process, and then unblocks
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class _Worker:
     """A process with a pipe. ``job`` is the number of the one that it works on, ``ready`` that it has started."""
 
@@ -71,7 +85,8 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(function, theirs), daemon=True)
-        self.process.start()
+        with _no_interruption():
+            self.process.start()
         theirs.close()
         self.job: int | None = None
         self.since = 0.0

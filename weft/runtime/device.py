@@ -30,7 +30,7 @@ from ..imports import IMPORTS
 from ..plugins import load_plugin, plugins
 from ..sim.dram import DramModel
 from .errors import CoreFaultError, DeviceError
-from .run_lock import RunLock
+from .run_lock import RunLock, stays_here
 
 if TYPE_CHECKING:  # a simulator is imported when a device of its kind is made
     from pathlib import Path
@@ -87,6 +87,8 @@ class Device(ABC):
     """
 
     name: ClassVar[str]
+
+    __reduce__ = stays_here("open another one")
 
     def __init__(self, config: CoreConfig, *, progress: Progress | None = None) -> None:
         if not isinstance(config, CoreConfig):

@@ -16,7 +16,7 @@ from .errors import DeviceError, InputError
 from .host_steps import Executor
 from .inputs import check_kind, named_inputs
 from .residents import Kept, Residents
-from .run_lock import RunLock
+from .run_lock import PICKLE_THE_MODEL, RunLock, stays_here
 
 if TYPE_CHECKING:  # a model that runs on this machine's processor needs no core and no GPU
     from ..sim.result import RunResult
@@ -79,6 +79,8 @@ class LoadedModule:
     After an error and in a forked process a module works; :class:`DeviceError` says where it cannot. It is a context
     manager, which closes it at its end.
     """
+
+    __reduce__ = stays_here(PICKLE_THE_MODEL)
 
     def __init__(
         self, model: CompiledModel, device: Device | None, load_host: LoadHost, code: HostCodes | None = None,

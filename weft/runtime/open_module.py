@@ -15,7 +15,7 @@ from ..imports import IMPORTS
 from .errors import InputError
 from .inputs import Array, check_kind, named_inputs
 from .module import LoadedModule
-from .run_lock import RunLock
+from .run_lock import PICKLE_THE_MODEL, RunLock, stays_here
 
 SIZES_KEPT = 4
 """Modules that are kept for their next run, by default. Each has its own copy of the packed weights."""
@@ -25,6 +25,8 @@ class OpenModule:
     """A model with open sizes, ready to run for any. It is compiled at the first use of a size, with the kernels that
     are on disk already, and kept until ``kept`` other sizes have run; so are the values of inputs on which its course
     depends, such as a sampling rate. Threads may share it."""
+
+    __reduce__ = stays_here(PICKLE_THE_MODEL)
 
     def __init__(self, model: OpenModel, load: Callable[[CompiledModel], LoadedModule], kept: int = SIZES_KEPT) -> None:
         if kept < 1:

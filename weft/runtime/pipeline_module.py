@@ -24,7 +24,7 @@ from .device import Progress, memory_of
 from .errors import CoreFaultError, DeviceError, InputError
 from .item_window import Array, Inputs, checked_item, core_program, read_outputs, write_inputs, write_model
 from .module import HostRun, LoadHost
-from .run_lock import RunLock
+from .run_lock import PICKLE_THE_MODEL, RunLock, stays_here
 from .system_device import Window, open_system, window_pitch
 from .system_module import CoreUse, check_cores, core_uses, relayed_use, total_cycles
 
@@ -98,6 +98,8 @@ class PipelineModule:
     next item when the last core has left it (:func:`needs_no_host` says of which models). A device that does not serve
     gets as many items a start as there are windows.
     """
+
+    __reduce__ = stays_here(PICKLE_THE_MODEL)
 
     def __init__(
         self, model: CompiledModel, config: SystemConfig, kind: str, load_host: LoadHost, *,

@@ -1,12 +1,26 @@
-"""One run at a time, also in a process that was forked."""
+"""One run at a time, also in a process that was forked; what is loaded stays in its process."""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 from .errors import DeviceError
+
+PICKLE_THE_MODEL = "copy or pickle its model, and load that: weft.load(loaded.model)"
+
+
+def stays_here(hint: str) -> Callable[[object], Any]:
+    """The ``__reduce__`` of what is in use in one process: a copy of it, or a pickle, is refused in words."""
+
+    def refuse(loaded: object) -> Any:
+        raise DeviceError(f"a {type(loaded).__name__} cannot be copied or pickled: it holds memory and code of this "
+                          "process", hint=hint)  # fmt: skip
+
+    return refuse
 
 
 class RunLock:

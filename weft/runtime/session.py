@@ -16,6 +16,7 @@ from ..compiler.model import CompiledModel, HostStep
 from ..content import content_digest
 from .errors import SessionError
 from .residents import Kept
+from .run_lock import stays_here
 from .session_roles import RoleNames, Roles, State, roles_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Session:
 
     After an error a session is as it was before the call, and can go on: states are kept once a run is complete.
     """
+
+    __reduce__ = stays_here("open one of the module there: module.session()")
 
     def __init__(self, step: _Runner, prefill: _Runner | None, positions: int | None) -> None:
         self._step, self._prefill = step, prefill

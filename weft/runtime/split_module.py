@@ -26,7 +26,7 @@ from .device import Progress, memory_of
 from .errors import CoreFaultError, DeviceError, InputError
 from .item_window import Array, Inputs, checked_item, core_program, read_outputs, write_inputs, write_model
 from .module import HostRun, LoadHost
-from .run_lock import RunLock
+from .run_lock import PICKLE_THE_MODEL, RunLock, stays_here
 from .system_device import open_system
 from .system_module import CoreUse, check_cores, constant_pages, core_uses, total_cycles
 
@@ -86,6 +86,8 @@ class SplitModule:
 
     Items run one after the other, each on all cores. Cycles are those of programs: time of the host is not counted.
     """
+
+    __reduce__ = stays_here(PICKLE_THE_MODEL)
 
     def __init__(
         self, model: CompiledModel, config: SystemConfig, kind: str, load_host: LoadHost, *,

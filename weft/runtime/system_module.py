@@ -22,7 +22,7 @@ from .device import Progress, memory_of
 from .errors import CoreFaultError, DeviceError, InputError
 from .item_window import Array, Inputs
 from .module import LoadedModule
-from .run_lock import RunLock
+from .run_lock import PICKLE_THE_MODEL, RunLock, stays_here
 from .system_device import CoreOfSystem, open_system
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def core_uses(results: Sequence[SystemResult], programs: Sequence[int], alone: S
     uses = []
     for core, (count, cycles) in enumerate(zip(programs, alone, strict=True)):
         done = [ran for result in results if (ran := result.cores[core]) is not None]
-        items = len(done) // count
+        items = len(done) // count if count else 0  # a stage may be all the host's
         uses.append(
             CoreUse(
                 items=items,
@@ -134,6 +134,8 @@ class SystemModule:
     Items are run a round at a time: as many as there are cores. Where the model has several programs, the cores of a
     round begin each together.
     """
+
+    __reduce__ = stays_here(PICKLE_THE_MODEL)
 
     def __init__(
         self, model: CompiledModel, config: SystemConfig, kind: str,
