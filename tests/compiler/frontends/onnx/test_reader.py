@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -297,6 +298,16 @@ def test_the_module_reads_back_from_text(tmp_path: Path) -> None:
 def small_model(**attrs: Any) -> onnx.ModelProto:
     m = FloatModel(IMAGE)
     return m.build(m.conv("x", 4, 6, **attrs))
+
+
+@pytest.mark.parametrize("end", ["json", "onnxjson", "textproto", "pbtxt", "onnxtxt"])
+@pytest.mark.parametrize("content", [b'{"name": "core"}', b"hello {", b"\xff\xfe", b"[1]", b""])
+def test_texts_that_hold_no_model(end: str, content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / f"model.{end}"
+    path.write_bytes(content)
+    with warnings.catch_warnings(), pytest.raises(ModelError, match=rf"model.{end}' is not a complete ONNX file"):
+        warnings.simplefilter("ignore")  # ONNX calls a form experimental
+        from_onnx(path)
 
 
 def test_truncated_files(tmp_path: Path) -> None:

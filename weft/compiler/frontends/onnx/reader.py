@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from ....files import ONNX_START
@@ -68,6 +69,9 @@ CONVERTER_MODULES = (
 )  # fmt: skip
 """The modules that fill `CONVERTERS`."""
 
+
+UNREADABLE = (DecodeError, json_format.ParseError, text_format.ParseError, onnx.parser.ParseError, ValueError)
+"""What `onnx.load` raises for files that hold no model: it reads texts, too, by how a file's name ends."""
 
 ZIP = b"PK\x03\x04"
 """What zip files begin with, and protobufs cannot."""
@@ -132,13 +136,13 @@ def load_model(source: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
         name = "the model" if isinstance(source, bytes) else repr(str(source))
         try:
             model = onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(str(source))
-        except (DecodeError, ValueError) as error:
+        except UNREADABLE as error:
             if _begin_of(source) == ZIP:
                 raise ModelError(
                     f"{name} is no ONNX file but a zip, as the artifacts of 'weft compile' are",
                     hint="give the model that it was made from; 'weft run' takes artifacts",
                 ) from None
-            raise ModelError(f"{name} is not a complete ONNX file: {error}", hint=_why_incomplete(source)) from None
+            raise ModelError(f"{name} is not a complete ONNX file: {_first_line(error)}", hint=_why_incomplete(source)) from None
         except OSError as error:
             raise ModelError(f"{name} cannot be read: {error.strerror or error}") from None
         except (onnx.checker.ValidationError, RuntimeError) as error:  # the latter of names that no file can have
@@ -148,6 +152,14 @@ def load_model(source: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
             f"{name} is not a complete ONNX file: it has no graph with outputs", hint=_why_incomplete(source)
         )
     return model
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says; ONNX's parser says it in lines of bytes, and JSON's names all fields in a second line."""
+    said = error.args[0] if error.args else ""
+    if isinstance(said, bytes):
+        return " ".join(said.decode(errors="replace").split())
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _why_incomplete(source: str | Path | bytes | onnx.ModelProto) -> str:
