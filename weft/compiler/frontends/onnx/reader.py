@@ -142,7 +142,9 @@ def load_model(source: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
                     f"{name} is no ONNX file but a zip, as the artifacts of 'weft compile' are",
                     hint="give the model that it was made from; 'weft run' takes artifacts",
                 ) from None
-            raise ModelError(f"{name} is not a complete ONNX file: {_first_line(error)}", hint=_why_incomplete(source)) from None
+            raise ModelError(
+                f"{name} is not a complete ONNX file: {_first_line(error)}", hint=_why_incomplete(source)
+            ) from None
         except OSError as error:
             raise ModelError(f"{name} cannot be read: {error.strerror or error}") from None
         except (onnx.checker.ValidationError, RuntimeError) as error:  # the latter of names that no file can have
