@@ -491,6 +491,16 @@ MUTANTS = (
     ),
     # ONNX
     Mutant(
+        "second-direction-reads-forwards", "compiler/frontends/onnx/recurrent.py", "order",
+        "[fresh, fresh], tuple(starts), (False, True))", "[fresh, fresh], tuple(starts), (False, False))",
+        ("tests/compiler/frontends/onnx/test_recurrent.py",),
+    ),
+    Mutant(
+        "directions-with-other-functions-are-one-loop", "compiler/frontends/onnx/recurrent.py", "missing condition",
+        "return first == second", "return bool(first and second)",
+        ("tests/compiler/frontends/onnx/test_recurrent.py",),
+    ),
+    Mutant(
         "same-upper-is-lower", "compiler/frontends/onnx/window.py", "swapped operands",
         "small + large if upper else large + small", "large + small if upper else small + large",
         ("tests/compiler/frontends/onnx/test_reader.py",),

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from weft.compiler.frontends import ModelError, from_onnx
 from weft.compiler.frontends.onnx.recurrent import FUNCTIONS
+from weft.compiler.graph.scan import scans_of
 
 from benchmarks.frontends import operator_sweep, sweep_recurrent
 from examples.precise import precise_session
@@ -99,3 +100,60 @@ def test_an_lstm_with_weights_of_bytes_is_onnxruntimes(
         off, error = np.abs(array - right), np.abs(right - real)
         assert np.median(off) < 1e-6, "a state may lie between two steps, and take the other one"
         assert off.max() < error.max() / 2
+
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+def two_directions(
+    op: str, batch: int, hidden: int = 6, *, extra: bool = True, **attributes: object
+) -> onnx.ModelProto:
+    """A bidirectional node over 5 steps of 4 values; ``extra``: sequences have lengths, and states begin anywhere."""
+    random, rows = np.random.default_rng(2), GATES[op] * hidden
+    shapes = {"w": (2, rows, 4), "r": (2, rows, hidden), "b": (2, 2 * rows)}
+    names, states = ["x", *shapes], ["h0", "c0"][: 1 + (op == "LSTM")]
+    weights = [numpy_helper.from_array((0.5 * random.standard_normal(shape)).astype(np.float32), name)
+               for name, shape in shapes.items()]  # fmt: skip
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [5, batch, 4])]
+    if extra:
+        inputs.append(helper.make_tensor_value_info("lengths", TensorProto.INT32, [batch]))
+        inputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, batch, hidden]) for name in states]
+        names += ["lengths", *states]
+    results = ["y", "h", "c"][: 2 + (op == "LSTM")]
+    node = helper.make_node(op, names, results, hidden_size=hidden, direction="bidirectional", **attributes)
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in results]
+    graph = helper.make_graph([node], "g", inputs, outputs, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
+
+
+@pytest.mark.parametrize("extra", [False, True])
+@pytest.mark.parametrize("batch", [1, 3, 7])
+@pytest.mark.parametrize("op", GATES)
+def test_two_directions_give_what_onnxruntime_gives(op: str, batch: int, extra: bool) -> None:
+    """Whether they are one loop or two."""
+    model, random = two_directions(op, batch, extra=extra), np.random.default_rng(3)
+    inputs = {}
+    for each in model.graph.input:
+        shape = [size.dim_value for size in each.type.tensor_type.shape.dim]
+        values = random.integers(1, 6, shape).astype(np.int32), random.standard_normal(shape).astype(np.float32)
+        inputs[each.name] = values[each.name != "lengths"]
+    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)
+    found = operator_sweep.evaluate(from_onnx(model, require_quantised=False), inputs)
+    for array, right in zip(found.values(), wanted, strict=True):
+        np.testing.assert_allclose(array, right, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("batch", "hidden", "attributes", "loops"),
+    [
+        (1, 6, {}, 1), (4, 6, {}, 1), (5, 6, {}, 2), (1, 512, {}, 2),
+        (1, 6, {"activations": ["Sigmoid", "Tanh", "Tanh"] * 2}, 1),
+        (1, 6, {"activations": ["Sigmoid", "Tanh", "Tanh", "Sigmoid", "Tanh", "Relu"]}, 2),
+        (1, 6, {"activations": ["HardSigmoid", "Tanh", "Tanh"] * 2, "activation_alpha": [0.2, 0.3]}, 2),
+    ],
+)  # fmt: skip
+def test_directions_that_differ_in_weights_alone_are_one_loop(
+    batch: int, hidden: int, attributes: dict[str, object], loops: int
+) -> None:
+    module = from_onnx(two_directions("LSTM", batch, hidden, extra=False, **attributes), require_quantised=False)
+    assert len(scans_of(module.main.body)) == loops

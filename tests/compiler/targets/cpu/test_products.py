@@ -46,6 +46,14 @@ def test_constant_weights(data: st.DataObject) -> None:
     assert kinds(check(module_of(value, params=(x,)))) == ["product"]
 
 
+@pytest.mark.parametrize("lead", [(1,), (3,), (2, 3)])
+@pytest.mark.parametrize("columns", [9, 64])
+def test_constant_matrices_of_a_batch_lie_in_panels(lead: tuple[int, ...], columns: int) -> None:
+    x = Var("x", TensorType((2, 3, 4, 24), "float32"))
+    model = check(module_of(call("nn.matmul", x, floats(*lead, 24, columns)), params=(x,)))
+    assert kinds(model) == ["product"]
+
+
 def test_constant_panels_in_blocks_of_which_the_last_is_shorter() -> None:
     rows, depth = 192, 1500
 

@@ -1,14 +1,18 @@
-"""RNN, GRU and LSTM: the products with the inputs of all steps at once, and a loop of what is left."""
+"""RNN, GRU and LSTM: the products with the inputs of all steps at once, and a loop of what is left.
+
+Two directions that compute the same with other weights are one loop of matrices with a leading axis of two: so each
+operator of a step is one kernel, not two.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...graph import Expr
+from ...graph import Constant, Expr
 from .activation import Formula, elu, hard_sigmoid, leaky_relu, softplus
 from .index import reversed_steps
 from .loop import looped
@@ -21,7 +25,8 @@ Step = Callable[["_Cell", Expr, tuple[Expr, ...]], tuple[Expr, ...]]
 
 @dataclass(frozen=True)
 class _Cell:
-    """One direction of a recurrent node: weights of ``gates`` stacked along the first axis, and its functions."""
+    """One direction of a recurrent node, or both, which everything then has a leading axis for: the weights of all
+    gates, one below the other, and the functions."""
 
     node: Node
     weights: Expr  # (gates * hidden, inputs)
@@ -29,7 +34,7 @@ class _Cell:
     bias: Expr | None  # (2 * gates * hidden,): of the weights, then of the recurrence
     peephole: Expr | None  # (3 * hidden,)
     hidden: int
-    functions: tuple[Callable[[Expr], Expr], ...]
+    functions: tuple[_Activation, ...]
     bytes_of: Callable[[Expr, int, int, int], Expr] | None = None
     """Where weights are bytes, rows of an operand times those of gates: of the operand, which of the two weights is
     meant (0 or 1), the first gate, how many."""
@@ -45,37 +50,60 @@ class _Cell:
         return self.node.call("nn.clip", x, low=-limit, high=limit)
 
     def activate(self, number: int, x: Expr) -> Expr:
-        return self.functions[number](self.limited(x))
+        return self.functions[number].of(self.node, self.limited(x))
 
-    def gate(self, matrix: Expr, first: int, count: int = 1) -> Expr:
-        return self.node.slice(matrix, 0, first * self.hidden, count * self.hidden)
+    def row(self, vector: Expr, first: int, count: int = 1) -> Expr:
+        """Numbers of some gates, as they broadcast to rows (N, count * hidden)."""
+        cut = self.node.slice(vector, len(vector.shape) - 1, first * self.hidden, count * self.hidden)
+        return cut if len(cut.shape) == 1 else self.node.reshape(cut, (cut.shape[0], 1, cut.shape[1]))
 
     @property
     def gates(self) -> int:
-        return self.weights.shape[0] // self.hidden
+        return self.weights.shape[-2] // self.hidden
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether there is a leading axis for both."""
+        return len(self.weights.shape) > 2
 
     def fresh(self, x: Expr) -> Expr:
-        """The inputs of all steps (T, N, inputs) times the weights of all gates, with their bias."""
-        rows = self._product(self.node.reshape(x, (x.shape[0] * x.shape[1], x.shape[2])), 0, 0, self.gates)
+        """The inputs of all steps (T, N, inputs) times the weights of all gates, with their bias, as states lie."""
+        rows, columns = self.node.reshape(x, (x.shape[0] * x.shape[1], x.shape[2])), self.gates * self.hidden
+        if self.is_pair:
+            rows = self.call("dense", rows, self.node.reshape(self.weights, (2 * columns, x.shape[2])))
+        else:
+            rows = self._product(rows, 0, 0, self.gates)
         if self.bias is not None:
-            rows = self.call("add", rows, self.gate(self.bias, 0, self.gates))
-        return self.node.reshape(rows, (*x.shape[:2], self.gates * self.hidden))
+            bias = self.row(self.bias, 0, self.gates)
+            rows = self.call("add", rows, self.node.reshape(bias, (math.prod(bias.shape),)))
+        if not self.is_pair:
+            return self.node.reshape(rows, (*x.shape[:2], columns))
+        return self.node.transpose(self.node.reshape(rows, (*x.shape[:2], 2, columns)), (0, 2, 1, 3))
+
+    def taken(self, fresh: Sequence[Expr]) -> Expr:
+        """An element of what `fresh` gives, of which each direction has another one."""
+        if not self.is_pair:
+            return fresh[0]
+        forward = Constant(np.array([True, False]).reshape(2, 1, 1))
+        return self.node.call("nn.where", forward, *fresh)  # part of what reads it, where joined halves are a copy
 
     def recurrent(self, h: Expr, first: int, count: int) -> Expr:
         """A state times the recurrence weights of some gates, with their bias."""
         result = self._product(h, 1, first, count)
-        return (
-            result if self.bias is None else self.call("add", result, self.gate(self.bias, self.gates + first, count))
-        )
+        return result if self.bias is None else self.call("add", result, self.row(self.bias, self.gates + first, count))
 
     def _product(self, x: Expr, which: int, first: int, count: int) -> Expr:
         if self.bytes_of is not None:
             return self.bytes_of(x, which, first, count)
-        return self.call("dense", x, self.gate((self.weights, self.recurrence)[which], first, count))
+        matrix = (self.weights, self.recurrence)[which]
+        matrix = self.node.slice(matrix, len(matrix.shape) - 2, first * self.hidden, count * self.hidden)
+        if not self.is_pair:
+            return self.call("dense", x, matrix)
+        return self.call("matmul", x, self.node.transpose(matrix, (0, 2, 1)))
 
     def part(self, x: Expr, gate: int) -> Expr:
         """The columns of one gate."""
-        return self.node.slice(x, 1, gate * self.hidden, self.hidden)
+        return self.node.slice(x, len(x.shape) - 1, gate * self.hidden, self.hidden)
 
 
 def _vanilla(cell: _Cell, fresh: Expr, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -108,7 +136,7 @@ def _lstm(cell: _Cell, fresh: Expr, state: tuple[Expr, ...]) -> tuple[Expr, ...]
     def peep(total: Expr, i: int, memory: Expr) -> Expr:
         if cell.peephole is None:
             return total
-        return cell.call("add", total, cell.call("multiply", cell.gate(cell.peephole, i), memory))
+        return cell.call("add", total, cell.call("multiply", cell.row(cell.peephole, i), memory))
 
     enter = cell.activate(0, peep(gate(0), 0, c))
     if cell.node.integer("input_forget", 0):
@@ -117,7 +145,7 @@ def _lstm(cell: _Cell, fresh: Expr, state: tuple[Expr, ...]) -> tuple[Expr, ...]
         forget = cell.activate(0, peep(gate(2), 2, c))
     memory = cell.call("add", cell.call("multiply", forget, c), cell.call("multiply", enter, cell.activate(1, gate(3))))
     leave = cell.activate(0, peep(gate(1), 1, memory))
-    return cell.call("multiply", leave, cell.functions[2](memory)), memory
+    return cell.call("multiply", leave, cell.functions[2].of(cell.node, memory)), memory
 
 
 NEEDED = math.nan
@@ -145,15 +173,26 @@ FUNCTIONS: dict[str, Callable[..., Expr]] = {
 """Activation functions of recurrent operators, by their names in small letters."""
 
 
-def _functions(node: Node, direction: int, count: int, default: tuple[str, ...]) -> tuple[Callable[[Expr], Expr], ...]:
+@dataclass(frozen=True)
+class _Activation:
+    """One of `FUNCTIONS`, with its numbers."""
+
+    name: str
+    numbers: tuple[float, ...]
+
+    def of(self, node: Node, x: Expr) -> Expr:
+        return FUNCTIONS[self.name](Formula(node, x), x, *self.numbers)
+
+
+def _activations(node: Node, direction: int, count: int, default: tuple[str, ...]) -> tuple[_Activation, ...]:
     """Those of a direction. Numbers are taken by the functions of all directions in their order."""
     names = [name.decode() for name in node.attrs.get("activations", [])] or list(default) * 2
     left = [list(node.attrs.get(f"activation_{which}", [])) for which in ("alpha", "beta")]
-    functions = [_function(node, name, left) for name in names]
+    functions = [_activation(node, name, left) for name in names]
     return tuple(functions[direction * count : (direction + 1) * count])
 
 
-def _function(node: Node, name: str, left: list[list[float]]) -> Callable[[Expr], Expr]:
+def _activation(node: Node, name: str, left: list[list[float]]) -> _Activation:
     """A function by its name; it takes its alpha and beta from what is left of those that are given."""
     known = name.lower()
     if known not in FUNCTIONS:
@@ -163,7 +202,7 @@ def _function(node: Node, name: str, left: list[list[float]]) -> Callable[[Expr]
     for which, number in numbers:
         if math.isnan(number):
             raise node.error(f"the activation {name!r} has no {which}", hint=f"give it in activation_{which}")
-    return lambda x: FUNCTIONS[known](Formula(node, x), x, *(number for _, number in numbers))
+    return _Activation(known, tuple(number for _, number in numbers))
 
 
 def _recurrent(step: Step, states: int, default: tuple[str, ...]) -> Converter:
@@ -174,26 +213,11 @@ def _recurrent(step: Step, states: int, default: tuple[str, ...]) -> Converter:
         batch_first = bool(node.integer("layout", 0))
         if batch_first:
             x = node.transpose(x, (1, 0, 2))
-        batch = x.shape[1]
         hidden = node.integer("hidden_size", node.input(2).shape[1 if node.op.endswith(DYNAMIC) else -1])
-        direction = node.string("direction", "forward")
-        count = 2 if direction == "bidirectional" else 1
-        lengths = node.optional(4)
-        all_states: list[Expr] = []
-        last: list[tuple[Expr, ...]] = []
-        for number in range(count):
-            cell = _cell(node, number, hidden, default)
-            initial = tuple(_initial(node, 5 + i, number, batch, hidden, batch_first) for i in range(states))
-            backwards = direction == "reverse" or number == 1
-            if backwards and lengths is not None:
-                whole, final = _run(cell, step, reversed_steps(node, x, lengths, 0, 1), initial, lengths)
-                whole = reversed_steps(node, whole, lengths, 0, 1)
-            else:
-                whole, final = _run(cell, step, x, initial, lengths, backwards=backwards)
-            all_states.append(whole)
-            last.append(final)
-        y = _stack(node, all_states, 1)
-        ends = [_stack(node, [values[i] for values in last], 0) for i in range(states)]
+        starts = [_initial(node, 5 + i, x.shape[1], hidden, batch_first) for i in range(states)]
+        together = x.shape[1] <= MOST_ROWS and _are_alike(node, default)
+        run = _together if together else _apart
+        y, ends = run(node, step, default, x, hidden, starts)
         if batch_first:
             y, ends = node.transpose(y, (2, 0, 1, 3)), [node.transpose(end, (1, 0, 2)) for end in ends]
         return (y, *ends)
@@ -201,15 +225,87 @@ def _recurrent(step: Step, states: int, default: tuple[str, ...]) -> Converter:
     return convert
 
 
-def _cell(node: Node, number: int, hidden: int, default: tuple[str, ...]) -> _Cell:
+MOST_ROWS = 4
+"""Of a batch whose directions are one loop. What the inputs give is moved to where the states lie, which takes longer
+than one kernel less in each step if there is much of it: 15 % with 16 rows."""
+
+LARGEST_PAIR = 1 << 19
+"""Recurrence weights of both directions that are one loop. Each step reads all of them: two loops keep only half in a
+cache at a time, which is faster by a third with four times as many."""
+
+
+def _are_alike(node: Node, default: tuple[str, ...]) -> bool:
+    """Whether there are two directions that differ in nothing but weights. Operands that are quantised in each run have
+    a range of their own."""
+    if node.string("direction", "forward") != "bidirectional" or node.op.endswith(DYNAMIC):
+        return False
+    weights = node.optional(2)
+    if weights is None or weights.tensor_type.size > LARGEST_PAIR:
+        return False
+    first, second = (_activations(node, number, len(default), default) for number in range(2))
+    return first == second
+
+
+def _apart(
+    node: Node, step: Step, default: tuple[str, ...], x: Expr, hidden: int, starts: Sequence[Expr]
+) -> tuple[Expr, list[Expr]]:
+    """A loop for each direction; all hidden states, and the last states."""
+    direction = node.string("direction", "forward")
+    lengths = node.optional(4)
+    all_states: list[Expr] = []
+    last: list[tuple[Expr, ...]] = []
+    for number in range(2 if direction == "bidirectional" else 1):
+        cell = _cell(node, number, hidden, default)
+        initial = tuple(node.reshape(node.slice(start, 0, number, 1), start.shape[1:]) for start in starts)
+        backwards = direction == "reverse" or number == 1
+        if backwards and lengths is not None:
+            whole, final = _run(cell, step, [cell.fresh(reversed_steps(node, x, lengths, 0, 1))], initial)
+            whole = reversed_steps(node, whole, lengths, 0, 1)
+        else:
+            whole, final = _run(cell, step, [cell.fresh(x)], initial, (backwards,))
+        all_states.append(whole)
+        last.append(final)
+    return _stack(node, all_states, 1), [_stack(node, [values[i] for values in last], 0) for i in range(len(starts))]
+
+
+def _together(
+    node: Node, step: Step, default: tuple[str, ...], x: Expr, hidden: int, starts: Sequence[Expr]
+) -> tuple[Expr, list[Expr]]:
+    """One loop for both directions; all hidden states, and the last states."""
+    cell, lengths = _cell(node, None, hidden, default), node.optional(4)
+    fresh = cell.fresh(x)
+    if lengths is None:
+        whole, last = _run(cell, step, [fresh, fresh], tuple(starts), (False, True))
+    else:
+        whole, last = _run(cell, step, [fresh, reversed_steps(node, fresh, lengths, 0, 2)], tuple(starts))
+    return _back_turned(node, whole), list(last)
+
+
+def _back_turned(node: Node, x: Expr) -> Expr:
+    """(T, 2, N, ...) with the steps of the second direction in reverse order."""
+    lengths = node.optional(4)
+    if lengths is not None:
+        forward, back = (node.slice(x, 1, number, 1) for number in range(2))
+        return node.call("concat", forward, reversed_steps(node, back, lengths, 0, 2), axis=1)
+    steps = x.shape[0]
+    rows = np.stack([2 * np.arange(steps), 2 * np.arange(steps)[::-1] + 1], axis=1).ravel()
+    moved = node.call("gather", node.reshape(x, (2 * steps, *x.shape[2:])), Constant(rows), axis=0)
+    return node.reshape(moved, x.shape)
+
+
+def _cell(node: Node, number: int | None, hidden: int, default: tuple[str, ...]) -> _Cell:
+    """Of a direction; of both for None."""
+
     def of_direction(index: int) -> Expr | None:
         value = node.optional(index)
-        return None if value is None else node.reshape(node.slice(value, 0, number, 1), value.shape[1:])
+        if value is None or number is None:
+            return value
+        return node.reshape(node.slice(value, 0, number, 1), value.shape[1:])
 
     weights, recurrence = of_direction(1), of_direction(2)
     if weights is None or recurrence is None:
         raise node.error("needs weights and recurrence weights")
-    functions = _functions(node, number, len(default), default)
+    functions = _activations(node, number or 0, len(default), default)
     bytes_of = None
     if node.op.endswith(DYNAMIC):  # columns are gates there
         weights, recurrence = (node.call("transpose", each, perm=(1, 0)) for each in (weights, recurrence))
@@ -242,33 +338,37 @@ def _products_of_bytes(
     return product
 
 
-def _initial(node: Node, index: int, number: int, batch: int, hidden: int, batch_first: bool) -> Expr:
+def _initial(node: Node, index: int, batch: int, hidden: int, batch_first: bool) -> Expr:
+    """A state before the first step, (directions, N, H)."""
     value = node.optional(index)
     if value is None:
-        return node.like(np.zeros((batch, hidden)), node.input(0))
-    value = node.transpose(value, (1, 0, 2)) if batch_first else value
-    return node.reshape(node.slice(value, 0, number, 1), (batch, hidden))
+        count = 2 if node.string("direction", "forward") == "bidirectional" else 1
+        return node.like(np.zeros((count, batch, hidden)), node.input(0))
+    return node.transpose(value, (1, 0, 2)) if batch_first else value
 
 
 def _run(
-    cell: _Cell, step: Step, x: Expr, initial: tuple[Expr, ...], lengths: Expr | None, *, backwards: bool = False
+    cell: _Cell, step: Step, fresh: Sequence[Expr], initial: tuple[Expr, ...], backwards: tuple[bool, ...] = (False,)
 ) -> tuple[Expr, tuple[Expr, ...]]:
-    """The hidden state after each step (0 behind the end of a sequence), and the last states."""
-    node = cell.node
-    sequences = [cell.fresh(x)]
+    """The hidden state after each step (0 behind the end of a sequence), and the last states. ``fresh``: what
+    `_Cell.fresh` gives, for each direction. ``backwards``: whether it is read from the last step to the first; of one
+    direction the result, too."""
+    node, lengths = cell.node, cell.node.optional(4)
+    sequences = list(fresh)
     if lengths is not None:
-        steps = node.like(np.arange(x.shape[0]).reshape(-1, 1, 1), lengths)
-        sequences.append(node.call("nn.less", steps, node.reshape(lengths, (1, x.shape[1], 1))))
+        steps = node.like(np.arange(fresh[0].shape[0]).reshape(-1, 1, 1), lengths)
+        sequences.append(node.call("nn.less", steps, node.reshape(lengths, (1, lengths.shape[0], 1))))
 
     def body(state: tuple[Expr, ...], taken: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-        new = step(cell, taken[0], state)
+        new = step(cell, cell.taken(taken[: len(fresh)]), state)
         if lengths is None:
             return new, new[:1]
-        live = taken[1]
+        live = taken[-1]
         kept = tuple(node.call("nn.where", live, n, o) for n, o in zip(new, state, strict=True))
         return kept, (node.call("nn.where", live, new[0], node.like(0, new[0])),)
 
-    last, (whole,) = looped(node, body, initial, sequences, (backwards,) * (len(sequences) + 1))
+    flags = backwards * (len(sequences) // len(backwards))
+    last, (whole,) = looped(node, body, initial, sequences, (*flags, len(fresh) == 1 and backwards[0]))
     return whole, last
 
 

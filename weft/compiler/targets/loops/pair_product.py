@@ -62,7 +62,7 @@ class PairProductKernels:
         first, shape = anchor.args[0], anchor.shape
         depth = first.shape[-1]
         pairs = depth // PAIR
-        matrix = constant_matrix(anchor, DTYPE)
+        matrix = constant_matrix(anchor, DTYPE) if len(anchor.args[1].shape) == 2 else None
         plain = first not in group.members and layouts[first].is_plain, False
         blocking = self.schedule.blocking(shape, pairs, plain, matrix is not None)
         views = moved_operands(group, anchor, operands)

@@ -209,9 +209,9 @@ def _before(anchor: Call, group: FusedGroup) -> set[Expr]:
 
 
 def constant_matrix(call: Call, dtype: str) -> Array | None:
-    """The second operand as (depth, columns), if it is a constant of this type and the same for all rows."""
+    """The second operand as (..., depth, columns), if it is a constant of this type."""
     value = call.args[1]
-    if not isinstance(value, Constant) or len(value.shape) != 2 or value.dtype != dtype:
+    if not isinstance(value, Constant) or len(value.shape) < 2 or value.dtype != dtype:
         return None
     return np.ascontiguousarray(value.value.T if call.op == "nn.dense" else value.value)
 
@@ -222,10 +222,15 @@ def _is_plain(value: Expr, layouts: Mapping[Expr, Layout]) -> bool:
 
 
 def _panels(operands: Operands, matrix: Array, lanes: int) -> View:
-    """A constant cut into panels of ``lanes`` columns, each row-major and one behind the other."""
-    depth, columns = matrix.shape
-    panels = operands.array(matrix.reshape(depth, columns // lanes, lanes).transpose(1, 0, 2))
-    return View(matrix.shape, "float32", lambda index: panels[index[1] // lanes, index[0], index[1] % lanes])
+    """Constant matrices cut into panels of ``lanes`` columns, each row-major and one behind the other."""
+    *lead, depth, columns = matrix.shape
+    panels = operands.array(matrix.reshape(*lead, depth, columns // lanes, lanes).swapaxes(-3, -2))
+
+    def value(index: tuple[tir.Expr, ...]) -> tir.Expr:
+        *outer, row, column = index
+        return panels[(*outer, column // lanes, row, column % lanes)]
+
+    return View(matrix.shape, "float32", value)
 
 
 def transposed(view: View) -> View:
