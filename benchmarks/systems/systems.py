@@ -17,6 +17,7 @@ microseconds after the end of the one before.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -82,6 +83,13 @@ TARGETS = {
 Stages = Callable[[int], CompiledModel | None]
 """The network in so many stages; None where there is but an artifact of it."""
 
+WEIGHTS = (1, 2, 4, 15)
+"""Bursts of the first core's turn, where turns are tried."""
+
+OUTSTANDING = (8, 32)
+"""Bursts that the memory takes at once, where turns are tried: as the ports of a Zynq-7000, and as many as two cores
+ask for."""
+
 PORTS = ("own", "shared", "shared reads")
 
 TOLERANCE = 0.02
@@ -121,6 +129,21 @@ def cycles_on(system: SystemConfig, model: CompiledModel) -> int:
     """Of an item on each core, program after program, as ``weft run --system`` lays them out."""
     rounds, shared = timed_rounds(model, system)
     return sum(predict_system(system, programs, MEMORY, shared=shared).cycles or 0 for programs in rounds)
+
+
+def turns(network: str, core: str, model: CompiledModel, count: int) -> Iterator[Record]:
+    """An item on each core of one port, by the weight of the first, and by the bursts that the memory takes at once:
+    how much longer each core takes than alone."""
+    single = alone(model)
+    for outstanding, weight in itertools.product(OUTSTANDING, WEIGHTS):
+        memory = replace(MEMORY, outstanding=outstanding)
+        system = SystemConfig(cores=(model.config,) * count, weights=(weight, *(1,) * (count - 1)))
+        rounds, shared = timed_rounds(model, system)
+        runs = [predict_system(system, programs, memory, shared=shared).cores for programs in rounds]
+        cycles = [sum(own.cycles or 0 for run in runs if (own := run[number])) for number in range(count)]
+        where = f"{count} x {core}, weights {weight}{':1' * (count - 1)}, {outstanding} bursts at once"
+        yield Record(where, network, "first core, against alone", round(cycles[0] / single, 3))
+        yield Record(where, network, "slowest core, against alone", round(max(cycles) / single, 3))
 
 
 def alone(model: CompiledModel) -> int:
@@ -215,10 +238,13 @@ def campaign(programs: int, systems: int) -> Iterator[Record]:
 
 
 def areas(counts: list[int]) -> Iterator[Record]:
-    """Of the arbiter for so many cores on one port, on a 7-series part, without and with shared reads; of the relay."""
+    """Of the arbiter for so many cores on one port, on a 7-series part, without and with shared reads, and with
+    weights; of the relay."""
     for count in counts:
+        weighted = Arbiter([PYNQ] * count, weights=(4, *(1,) * (count - 1)))
         parts: list[tuple[str, str, wiring.Component]] = [
-            ("arbiter", PORTS[1 + shares], Arbiter([PYNQ] * count, shares_reads=bool(shares))) for shares in (0, 1)
+            *(("arbiter", PORTS[1 + shares], Arbiter([PYNQ] * count, shares_reads=bool(shares))) for shares in (0, 1)),
+            ("arbiter", "weights", weighted),
         ]
         for name, kind, part in [*parts, ("relay", "relay", Relay(count, page_bits(PYNQ)))]:
             figures = synthesise_verilog(name, emit_component(part, TOP), Target.XC7)[0].total
@@ -266,6 +292,7 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=64, help="items through the stages, by one start or by rounds")
     parser.add_argument("--interrupt", type=float, default=80, help="microseconds of the host between two rounds")
     parser.add_argument("--clock", type=float, default=100, help="MHz of the cores, for these")
+    parser.add_argument("--turns", action="store_true", help="also by the weight of a port's first core")
     parser.add_argument("--area", action="store_true", help="synthesise arbiters and relays")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -276,6 +303,8 @@ def main() -> int:
         rows += measure(network, core, model, arguments.cores)
         host = round(arguments.interrupt * arguments.clock)
         rows += measure_stages(network, core, alone(model), arguments.cores, compile_for, arguments.batch, host)
+        if arguments.turns and most > 1:
+            records += turns(network, core, model, most)
         if arguments.rtl:
             in_stages = compile_for(most)
             tried = {"shared": model, "shared reads": model, **({"stages": in_stages} if in_stages else {})}

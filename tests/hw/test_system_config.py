@@ -36,6 +36,13 @@ def test_json_comes_back_and_has_defaults() -> None:
      ('{"cores": ["tiny"], "ports": [-1]}', "ports: .* are not all numbers of ports"),
      ('{"cores": ["tiny"], "ports": [true]}', "ports: .* are not all numbers of ports"),
      ('{"cores": ["tiny"], "ports": "0"}', "ports must be a list"),
+     ('{"cores": ["tiny", "tiny"], "weights": 2}', "weights must be a list"),
+     ('{"cores": ["tiny", "tiny"], "weights": [2]}', "weights: 1 weights for 2 cores"),
+     ('{"cores": ["tiny", "tiny"], "weights": [1, 0]}', r"weights\[1\]: a weight must be 1 to 15 bursts, not 0"),
+     ('{"cores": ["tiny", "tiny"], "weights": [16, 1]}', r"weights\[0\]: a weight must be 1 to 15 bursts, not 16"),
+     ('{"cores": ["tiny", "tiny"], "weights": [1, 1.5]}', r"weights\[1\]: a weight must be 1 to 15 bursts, not 1.5"),
+     ('{"cores": ["tiny", "tiny"], "ports": [0, 1], "weights": [1, 2]}',
+      r"weights\[1\]: core 1 has port 1 alone, so it waits for no turn"),
      ('{"cores": ["tiny"], "name": 3}', "name must be a text")],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_place(text: str, problem: str, tmp_path: Path) -> None:
@@ -44,6 +51,12 @@ def test_what_is_wrong_is_named_with_its_place(text: str, problem: str, tmp_path
     (tmp_path / "system.json").write_text(text)
     with pytest.raises(ConfigError, match=r"system\.json: "):
         load_system(tmp_path / "system.json")
+
+
+def test_weights_are_of_each_core_and_come_back() -> None:
+    assert SystemConfig(cores=(TINY, TINY)).weights == (1, 1)
+    system = SystemConfig(cores=(TINY, TINY, TINY), ports=(0, 1, 0), weights=(4, 1, 2))
+    assert SystemConfig.from_json(system.to_json()) == system
 
 
 def test_only_cores_on_one_port_share_reads() -> None:

@@ -36,8 +36,8 @@ from weft.sim.timing_ports import TimedProgram
 
 from .programs import parse
 
-MIXED = SystemConfig(name="mixed", cores=(TINY, NARROW, TINY), ports=(0, 0, 1))
-"""Two unlike cores behind an arbiter, and one with a port of its own."""
+MIXED = SystemConfig(name="mixed", cores=(TINY, NARROW, TINY), ports=(0, 0, 1), weights=(3, 1, 1))
+"""Two unlike cores behind an arbiter, where the turns of one have three bursts, and one with a port of its own."""
 
 STALE = "the timing model no longer follows the interconnect: compare sim/timing_shared.h with hw/interconnect.py"
 

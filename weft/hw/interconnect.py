@@ -1,4 +1,4 @@
-"""Between several cores and one memory port: an AXI4 arbiter, round robin, a burst at a time."""
+"""Between several cores and one memory port: an AXI4 arbiter, round robin, in turns of one burst or of several."""
 
 from __future__ import annotations
 
@@ -34,11 +34,13 @@ class Arbiter(wiring.Component):
 
     Addresses of reads, and of writes, have one register each. It is loaded in a cycle in which it is empty or taken,
     from the next core after the one that was last granted; where no burst of the channel is under way, turns begin
-    with core 0, so that what a program takes depends on no program before it. Words of writes follow in the order of
-    the granted addresses. Answers go by their ID, without a register.
+    with core 0, so that what a program takes depends on no program before it. A turn has as many bursts as the core's
+    weight says, and ends early where the core asks for none. Words of writes follow in the order of the granted
+    addresses. Answers go by their ID, without a register.
 
     With ``shares_reads``, reads of weights in a part of the memory meet (:class:`.SharedReads`), and have a turn of
-    their own, the last. All reads of weights then have one ID, so that each core gets its own in their order.
+    their own, the last, of one burst. All reads of weights then have one ID, so that each core gets its own in their
+    order.
 
     core_0, core_1, ...
         The cores. Each takes a word that it asked for at once: ``rready`` is high.
@@ -50,9 +52,10 @@ class Arbiter(wiring.Component):
         With ``shares_reads``, the pages of the memory that are shared.
     """
 
-    def __init__(self, cores: Sequence[CoreConfig], *, shares_reads: bool = False) -> None:
+    def __init__(self, cores: Sequence[CoreConfig], *, weights: Sequence[int] = (), shares_reads: bool = False) -> None:
         self.configs = tuple(cores)
         self.count = len(self.configs)
+        self.weights = tuple(weights) or (1,) * self.count
         self.shares_reads = shares_reads
         buses = {f"core_{number}": In(MasterSignature(config)) for number, config in enumerate(self.configs)}
         sharing = {"running": In(self.count), "shared_start": In(PAGE_BITS), "shared_stop": In(PAGE_BITS)}
@@ -170,6 +173,7 @@ class Arbiter(wiring.Component):
             takes.eq(free & room & Cat(source.valid for source in sources).any()),
             of_port("valid").eq(held),
         ]
+        goes_on = self._turns(m, channel, sources, (last, grant), takes, under_way)
         with m.Switch(after):
             for number in range(count):
                 with m.Case(number):  # of several assignments the last counts: the next source's
@@ -177,6 +181,9 @@ class Arbiter(wiring.Component):
                         candidate = (number + step) % count
                         with m.If(sources[candidate].valid):
                             m.d.comb += grant.eq(candidate)
+        if goes_on is not None:
+            with m.If(goes_on):
+                m.d.comb += grant.eq(last)
         m.d.sync += under_way.eq(under_way + takes - ends)
         with m.If(free):
             m.d.sync += held.eq(takes)
@@ -196,6 +203,31 @@ class Arbiter(wiring.Component):
             of_port("cache").eq(CACHE_NORMAL),
         ]
         return grant, takes
+
+    def _turns(
+        self, m: Module, channel: str, sources: Sequence[_Source], last_and_next: tuple[Signal, Signal], takes: Signal,
+        under_way: Signal,
+    ) -> Value | None:  # fmt: skip
+        """Whether the source that was last granted is granted again; None where every turn is one burst."""
+        if max(self.weights) == 1:
+            return None
+        last, grant = last_and_next
+        left = Signal(range(max(self.weights)), name=f"{channel}_left")  # bursts that the turn still has
+        asks, goes_on = Signal(name=f"{channel}_asks_again"), Signal(name=f"{channel}_goes_on")
+        with m.Switch(last):
+            for number, source in enumerate(sources):
+                with m.Case(number):
+                    m.d.comb += asks.eq(source.valid)
+        m.d.comb += goes_on.eq((under_way != 0) & (left != 0) & asks)
+        with m.If(takes & goes_on):
+            m.d.sync += left.eq(left - 1)
+        with m.Elif(takes), m.Switch(grant):
+            for number, weight in enumerate(self.weights):
+                with m.Case(number):
+                    m.d.sync += left.eq(weight - 1)
+            with m.Default():  # reads that cores share
+                m.d.sync += left.eq(0)
+        return goes_on
 
     def _words(self, m: Module, order: fifo.SyncFIFO) -> None:
         """The W channel: of the core whose granted address is the oldest."""

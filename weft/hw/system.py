@@ -95,7 +95,8 @@ class System(wiring.Component):
             if len(members) == 1:
                 connect(m, cores[members[0]].m_axi, flipped(outside))
                 continue
-            arbiter = Arbiter([configs[number] for number in members], shares_reads=shares)
+            weights = [self.config.weights[number] for number in members]
+            arbiter = Arbiter([configs[number] for number in members], weights=weights, shares_reads=shares)
             m.submodules[f"arbiter_{port}"] = arbiter
             connect(m, arbiter.port, flipped(outside))
             for place, number in enumerate(members):

@@ -15,6 +15,9 @@ from .errors import ConfigError
 MOST_CORES = 8
 """Cores that a system can have."""
 
+MOST_WEIGHT = 15
+"""Bursts in a row that a core's turn at an arbiter can have."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SystemConfig:
@@ -25,6 +28,9 @@ class SystemConfig:
     ports
         For each core the number of its memory port; by default all share port 0. Ports count from 0 without a gap. An
         arbiter stands in front of a port that several cores share, and nothing in front of one that a core has alone.
+    weights
+        For each core how many bursts its turn at the arbiter has at most, 1 to 15; by default 1 each. One that asks for
+        nothing passes its turn on.
     shared_reads
         Whether one read of the memory answers all cores of a port that read the same weights (:mod:`.shared_reads`).
     relay
@@ -33,6 +39,7 @@ class SystemConfig:
 
     cores: tuple[CoreConfig, ...]
     ports: tuple[int, ...] = ()
+    weights: tuple[int, ...] = ()
     name: str = "system"
     shared_reads: bool = False
     relay: bool = False
@@ -50,6 +57,7 @@ class SystemConfig:
                 raise ConfigError(f"{core!r:.80} is no configuration of a core", at=f"cores[{number}]")
         self._check_buses()
         self._check_ports()
+        self._check_weights()
         for name in ("shared_reads", "relay"):
             if not isinstance(value := getattr(self, name), bool):
                 raise ConfigError(f"{name} must be true or false, not {value!r:.80}", at=name)
@@ -82,6 +90,25 @@ class SystemConfig:
                               hint="number the ports from 0 without a gap")  # fmt: skip
         object.__setattr__(self, "ports", numbers)
 
+    def _check_weights(self) -> None:
+        if not isinstance(self.weights, Sequence) or isinstance(self.weights, str):
+            raise ConfigError(f"weights must be a list of numbers, not {self.weights!r:.80}", at="weights")
+        given = tuple(self.weights) or (1,) * len(self.cores)
+        if len(given) != len(self.cores):
+            raise ConfigError(f"{len(given)} weights for {len(self.cores)} cores", at="weights",
+                              hint="give the weight of each core, or none: then all have the same")  # fmt: skip
+        weights = []
+        for number, value in enumerate(given):
+            weight = whole(value)
+            if weight is None or not 1 <= weight <= MOST_WEIGHT:
+                raise ConfigError(f"a weight must be 1 to {MOST_WEIGHT} bursts, not {value!r:.80}",
+                                  at=f"weights[{number}]")  # fmt: skip
+            if weight > 1 and len(self.cores_of(self.ports[number])) == 1:
+                raise ConfigError(f"core {number} has port {self.ports[number]} alone, so it waits for no turn",
+                                  at=f"weights[{number}]", hint="give it weight 1, or cores the same port")  # fmt: skip
+            weights.append(weight)
+        object.__setattr__(self, "weights", tuple(weights))
+
     @property
     def port_count(self) -> int:
         """Memory ports."""
@@ -100,8 +127,9 @@ class SystemConfig:
         """JSON text; :meth:`from_json` reads it back."""
         cores = [asdict(core) for core in self.cores]
         ports = list(self.ports)
+        weights = list(self.weights)
         modes = {"shared_reads": self.shared_reads, "relay": self.relay}
-        text = {"name": self.name, "cores": cores, "ports": ports, **modes}
+        text = {"name": self.name, "cores": cores, "ports": ports, "weights": weights, **modes}
         return json.dumps(text, indent=1) + "\n"
 
     @staticmethod

@@ -111,6 +111,7 @@ _PROGRAM = CStruct(
         CField("code", "const uint8_t*"),
         *fields("uint64_t", "count", "offset", "window_start"),
         *fields("uint64_t", "port", "arbiter"),  # which port the core is on, and whether others could be on it
+        CField("weight", "uint64_t"),  # bursts of its turn at the arbiter
         CField("start", "int64_t"),  # cycle of the system in which the core starts
     ),
 )

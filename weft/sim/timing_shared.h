@@ -23,13 +23,12 @@ class SharedPort : public MemoryPort {
           shares_(shared.present),
           trace_(trace) {
         credit_ = core_.bus_bytes + core_.bytes_per_cycle - 1;
-        last_read_ = count;
-        last_write_ = count - 1;
     }
     void connect(unsigned place, CoreModel& model, const WeftTimingProgram& program) override {
         masters_[place].model = &model;
         masters_[place].start = program.start;
         masters_[place].window_start = program.window_start;
+        masters_[place].weight = program.weight;
     }
     const Port& port(unsigned place) const override { return masters_[place].port; }
     const WeftTimingPortUse& use(unsigned place) const override { return masters_[place].use; }
@@ -42,8 +41,8 @@ class SharedPort : public MemoryPort {
         const bool write_address_ready = int64_t(writes_.size()) < core_.outstanding;
         const bool collects = collecting_ < writes_.size();
         // Turns begin with the first core where no burst of the channel is under way.
-        if (!reads_under_way_) last_read_ = unsigned(masters_.size());
-        if (!writes_under_way_) last_write_ = unsigned(masters_.size()) - 1;
+        if (!reads_under_way_) read_grants_ = {unsigned(masters_.size()), 0};
+        if (!writes_under_way_) write_grants_ = {unsigned(masters_.size()) - 1, 0};
         Master* writer = order_.empty() ? nullptr : &masters_[order_.front()];
         const bool data_valid = writer && writer->model->writes().data_valid;
         if (!(write_turn_ && data_valid && collects && credit_ < 2 * core_.bus_bytes)) offer_read(now);
@@ -87,9 +86,15 @@ class SharedPort : public MemoryPort {
         CoreModel* model = nullptr;
         Cycle start = 0;  // cycle of the system in which the core's own count begins
         uint64_t window_start = 0;
+        uint64_t weight = 1;  // bursts of its turn
         Port port;
         Cycle read_asked = kNever, write_asked = kNever;  // since when an address waits for its grant
         WeftTimingPortUse use{};
+    };
+    // Who was last granted, and how many bursts its turn still has.
+    struct Turn {
+        unsigned last;
+        uint64_t left;
     };
     struct ReadBurst {
         uint32_t cores = 0;  // to which its words go
@@ -131,14 +136,22 @@ class SharedPort : public MemoryPort {
         }
     }
 
-    // The next after `last` of `count` that wants something; -1 if there is none.
+    // Of `count`: the one whose turn it is, or the next one that wants something; -1 if there is none.
     template <typename Wants>
-    int pick(unsigned last, unsigned count, Wants wants) const {
+    int pick(const Turn& turn, unsigned count, Wants wants) const {
+        if (turn.left && wants(turn.last)) return int(turn.last);
         for (unsigned step = 1; step <= count; ++step) {
-            const unsigned place = (last + step) % count;
+            const unsigned place = (turn.last + step) % count;
             if (wants(place)) return int(place);
         }
         return -1;
+    }
+
+    // A burst of `place` is granted.
+    void take(Turn& turn, unsigned place) const {
+        const bool goes_on = turn.left && turn.last == place;
+        const uint64_t weight = place < masters_.size() ? masters_[place].weight : 1;
+        turn = {place, (goes_on ? turn.left : weight) - 1};
     }
 
     uint64_t address_of(const Master& master) const {
@@ -205,7 +218,7 @@ class SharedPort : public MemoryPort {
     bool read_address(Cycle now, bool ready, uint32_t running) {
         const unsigned count = unsigned(masters_.size());
         const auto wants = [&](unsigned place) { return place == count ? rendezvous_.offers() : asks(place); };
-        const int granted = pick(last_read_, count + 1, wants);
+        const int granted = pick(read_grants_, count + 1, wants);
         const bool free = !read_held_.cores || ready;
         if (read_held_.cores && ready) {
             const ReadBurst& burst = read_held_;
@@ -218,7 +231,7 @@ class SharedPort : public MemoryPort {
         }
         uint32_t served = 0, put = 0;
         if (granted >= 0 && free) {
-            last_read_ = unsigned(granted);
+            take(read_grants_, unsigned(granted));
             ++reads_under_way_;
             read_held_ = unsigned(granted) == count ? together(served) : alone(unsigned(granted));
         }
@@ -303,7 +316,7 @@ class SharedPort : public MemoryPort {
 
     void write_address(Cycle now, bool ready, bool room) {
         const auto wants = [&](unsigned place) { return masters_[place].model->writes().address_valid; };
-        const int granted = pick(last_write_, unsigned(masters_.size()), wants);
+        const int granted = pick(write_grants_, unsigned(masters_.size()), wants);
         const bool free = !write_held_.valid || ready;
         if (write_held_.valid && ready) {
             writes_.push({write_held_.beats, write_held_.master, write_held_.asked, write_held_.beats, write_held_.address});
@@ -318,7 +331,7 @@ class SharedPort : public MemoryPort {
         master.write_asked = kNever;
         ++master.use.bursts_written;
         order_.push(unsigned(granted));
-        last_write_ = unsigned(granted);
+        take(write_grants_, unsigned(granted));
         ++writes_under_way_;
     }
 
@@ -362,7 +375,8 @@ class SharedPort : public MemoryPort {
     const bool trace_;
     std::vector<WeftBusUse> bus_;
     size_t last_use_[2] = {};  // of reads and of writes
-    unsigned last_read_, last_write_, beat_queue_ = 0;
+    Turn read_grants_{}, write_grants_{};
+    unsigned beat_queue_ = 0;
     size_t collecting_ = 0;  // the burst in `writes_` that gets the next word
     bool answering_ = false, write_turn_ = false, beaten_ = false, beat_last_ = false;
     int64_t reads_pending_ = 0, reads_under_way_ = 0, writes_under_way_ = 0, credit_;

@@ -52,7 +52,11 @@ MUTANTS = (
     # Several cores on a port
     Mutant(
         "model-turns-go-on", "sim/timing_shared.h", "state that survives",
-        "if (!reads_under_way_) last_read_ = unsigned(masters_.size());", "", ("tests/sim/test_system.py",),
+        "if (!reads_under_way_) read_grants_ = {unsigned(masters_.size()), 0};", "", ("tests/sim/test_system.py",),
+    ),
+    Mutant(
+        "model-turn-that-nobody-leaves", "sim/timing_shared.h", "wrong count",
+        "(goes_on ? turn.left : weight) - 1", "weight - 1", ("tests/sim/test_system.py",),
     ),
     Mutant(
         "model-streams-past-another-core", "sim/timing_system.h", "forgotten event",
@@ -185,7 +189,8 @@ MUTANTS = (
     ),
     Mutant(
         "model-turns-of-writes-go-on", "sim/timing_shared.h", "state that survives",
-        "if (!writes_under_way_) last_write_ = unsigned(masters_.size()) - 1;", "", ("tests/sim/test_system.py",),
+        "if (!writes_under_way_) write_grants_ = {unsigned(masters_.size()) - 1, 0};", "",
+        ("tests/sim/test_system.py",),
     ),
     Mutant(
         "model-room-a-run-late", "sim/timing_relay.h", "off by one",

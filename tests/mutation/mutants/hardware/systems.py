@@ -38,6 +38,18 @@ MUTANTS = (
         "under_way.eq(under_way + takes - ends)", "under_way.eq(under_way + takes)", TESTS,
     ),
     Mutant(
+        "arbiter-turn-that-nobody-leaves", "hw/interconnect.py", "wrong count",
+        "m.d.sync += left.eq(left - 1)", "pass", TESTS,
+    ),
+    Mutant(
+        "arbiter-turn-goes-on-in-the-next-run", "hw/interconnect.py", "state that survives",
+        "goes_on.eq((under_way != 0) & (left != 0) & asks)", "goes_on.eq((left != 0) & asks)", TESTS,
+    ),
+    Mutant(
+        "arbiter-waits-for-whose-turn-it-is", "hw/interconnect.py", "arbitration",
+        "goes_on.eq((under_way != 0) & (left != 0) & asks)", "goes_on.eq((under_way != 0) & (left != 0))", TESTS,
+    ),
+    Mutant(
         "rendezvous-drops-unlike-bursts", "hw/shared_reads.py", "wrong state",
         "m.d.sync += left.eq(left & ~same)", "m.d.sync += left.eq(0)", SHARED,
     ),
