@@ -118,9 +118,9 @@ def random_system(seed: int) -> SystemConfig:
     ports = int(rng.integers(1, count // 2 + 2))
     of = rng.permutation([*range(ports), *rng.integers(0, ports, count - ports)])
     shares = ports < count and bool(rng.integers(2))
-    of = tuple(int(each) for each in of)
-    weights = tuple(int(rng.integers(1, 6)) if of.count(port) > 1 else 1 for port in of) if rng.integers(2) else ()
-    return SystemConfig(name=f"random-{seed}", cores=cores, ports=of, weights=weights, shared_reads=shares)
+    own = tuple(int(each) for each in of)
+    weights = tuple(int(rng.integers(1, 6)) if own.count(port) > 1 else 1 for port in own) if rng.integers(2) else ()
+    return SystemConfig(name=f"random-{seed}", cores=cores, ports=own, weights=weights, shared_reads=shares)
 
 
 def fill(case: SystemCase, simulator: FunctionalSystem | RtlSystem) -> list[CoreProgram]:
