@@ -7,6 +7,7 @@ from .mutant import Mutant
 PAIRS = ("tests/compiler/targets/cpu/test_pair_products.py",)
 ORDER = ("tests/compiler/targets/loops/test_order.py",)
 PAIR_IMAGES = ("tests/compiler/targets/cpu/test_pair_convolutions.py",)
+SINGLE_PIXELS = ("tests/compiler/targets/cpu/test_single_pixels.py",)
 IMAGES = ("tests/compiler/targets/cpu/test_convolution.py",)
 LEVELS = ("tests/compiler/targets/cpu/test_levels.py",)
 DEPTHWISE = ("tests/compiler/targets/cpu/test_depthwise.py",)
@@ -169,6 +170,18 @@ MUTANTS = (
         "words-of-products-are-added-to-nothing", "compiler/targets/cpu/llvm/byte_products.py", "forgotten part",
         "return in_order(builder, builder.add(acc, builder.call(function, [data, weight])))",
         "return in_order(builder, builder.call(function, [data, weight]))", LEVELS,
+    ),
+    Mutant(
+        "a-pixel-has-the-number-of-its-column", "compiler/targets/loops/single_pixels.py", "index",
+        "pixel = pixel * size + place", "pixel = place", SINGLE_PIXELS,
+    ),
+    Mutant(
+        "pixels-are-brought-from-the-first-row", "compiler/targets/loops/single_pixels.py", "index",
+        "return [pixel, *reversed(places)]", "return [pixel * 0, *reversed(places)]", SINGLE_PIXELS,
+    ),
+    Mutant(
+        "blocks-of-pixels-as-large-as-an-image", "compiler/targets/cpu/single_pixels.py", "check ignored",
+        "(some == 1 or some * each * nbytes <= limit)", "(some == 1 or nbytes <= limit)", SINGLE_PIXELS,
     ),
     Mutant(
         "passes-where-all-weights-are-in-the-cache", "compiler/targets/cpu/convolution.py", "wrong bound",

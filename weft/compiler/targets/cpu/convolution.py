@@ -3,13 +3,14 @@ registers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
 from ... import tensor as te
 from ...tensor.ir import TensorIntrinsic, Var
-from ..loops.convolution import ConvolutionTask
+from ..loops.convolution import WIDENED, ConvolutionTask
 from ..loops.convolution_sums import REST, WORDS
 from ..loops.kernels import Tile
 from ..loops.nests import (
@@ -30,7 +31,8 @@ from .intrinsics import grouped_dot, grouped_product, paired_dot_product
 from .llvm.byte_products import byte_form
 from .processor import Processor
 from .products import MULTIPLY
-from .tiles import convolution_tile, grouped_tile
+from .single_pixels import gather, loops_of_pixels, pixel_block
+from .tiles import convolution_tile, grouped_tile, rated_tiles
 from .winograd import arrange_winograd, chosen_blocks
 from .word_steps import SMALL_FILE, write_out_steps
 
@@ -46,6 +48,9 @@ TILES_A_PASS, FEWEST_TILES = 100, 8
 PASS_FROM, PASS_SHARE = 2.0, 0.6
 """Weights of a tile that are as large as this multiple of the first-level cache are used in passes. Those of a pass
 take this part of it, at most."""
+
+SHORTEST_COPY = 8
+"""Channels that lie together where single pixels are brought together, at least: of fewer, copies take too long."""
 
 WEIGHT_BYTES: dict[Step, int] = {"floats": 4, "bytes": 1, "pairs": 2, "words": 2, "elements": 2}
 """Of a weight, by what is multiplied."""
@@ -99,6 +104,16 @@ class CpuConvolutions:
     def by_twos(self, plan: Winograd, taken: int, made: int) -> Winograd | None:
         return chosen_blocks(plan, taken, made)
 
+    def pixels(self, sizes: Sequence[int], taken: tuple[int, int], channels: int, block: int, step: Step) -> int:
+        if step != "bytes" or not self.words or taken[1] < SHORTEST_COPY:
+            return 0
+
+        def cost(pixels: int) -> float:
+            rated = rated_tiles(pixels, channels, block, self.target, self.kept(words=True))
+            return min((cycles for cycles, _ in rated), default=float(pixels))
+
+        return pixel_block(sizes, prod(taken) * WEIGHT_BYTES[self.words], cost, self.target)
+
     def together(self, tile: Tile) -> int:
         width = self.target.float_lanes
         return width if tile.lanes % width == 0 else tile.lanes
@@ -111,21 +126,23 @@ class CpuConvolutions:
         *loops, x, lane = schedule.get_loops(schedule.blocks()[-1])
         *before, g = loops[: 1 - task.axes]
         before += loops[1 - task.axes :]
+        if task.pixels:
+            before, x = loops_of_pixels(schedule, task.pixels)
         words = WORDS in schedule.blocks()
         by_rows = 0 < task.weights_a_row <= self.target.second.nbytes // WEIGHTS_SHARE
         if by_rows:
             places = before[1 - task.axes :]
             before = [before[0], *places, *before[1 : 1 - task.axes]]
         tiles = -(-extent_of(schedule, x) // task.tile.rows)
-        passes = 1 if by_rows else self.passes(schedule, task, tiles * extent_of(schedule, before[-1]))
+        rows = 1 if task.pixels else extent_of(schedule, before[-1])
+        passes = 1 if by_rows else self.passes(schedule, task, tiles * rows)
         inside: list[Var] = []
-        if passes > 1:
+        if passes > 1 and not task.pixels:
             before[-1], *inside = _in_blocks(schedule, before[-1], -(-TILES_A_PASS // tiles))
         outer, row = schedule.split_shifted(x, task.tile.rows)
         schedule.reorder(*before, *inside, outer, row, g, lane)
         if REST in schedule.blocks():
             schedule.compute_at(REST, outer)
-            _sum_rest(schedule, task, self.together(task.tile))
         stage = "acc"
         if passes > 1:
             stage, outer = _sum_of_passes(schedule, passes, before[-1], outer, task.tile.rows)
@@ -135,6 +152,10 @@ class CpuConvolutions:
             schedule.compute_at(WORDS, before[task.axes - 1])
         if words:
             _widen(schedule)
+        if task.pixels:
+            gather(schedule, before)
+        if REST in schedule.blocks():
+            _sum_rest(schedule, task, self.together(task.tile))
         reduced, kept = split_loops(schedule, stage)  # loops that run once are gone by now
         schedule.reorder(*reduced, *kept)
         initial = schedule.decompose_reduction(stage, reduced[0])
@@ -150,7 +171,7 @@ class CpuConvolutions:
         elif not kept:  # a tile of one value: the loops of the reduction are all there is
             return
         tensorize_innermost(schedule, reduced, kept, _step(task))
-        if words:
+        if task.step in WIDENED:
             write_out_steps(schedule, stage, task.step, self.target)
         if REST in schedule.blocks():
             sum_together(schedule, REST, "acc")

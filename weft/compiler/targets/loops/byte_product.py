@@ -117,11 +117,12 @@ def _of_tokens(anchor: Call, operands: Operands, schedule: ProductSchedule) -> _
     matrix = weights.value.reshape(channels, -1)
     count, quads = matrix.shape[1], -(-matrix.shape[1] // QUAD)
     data = operands.view(anchor.args[0])
+    pixel = (_ZERO,) * (len(data.shape) - 2)
 
     def element(n: tir.Expr, k: tir.Expr) -> tir.Expr:
         if count == quads * QUAD:
-            return data[(n, k, _ZERO, _ZERO)]
-        inside = data[(n, tir.minimum(k, count - 1), _ZERO, _ZERO)]
+            return data[(n, k, *pixel)]
+        inside = data[(n, tir.minimum(k, count - 1), *pixel)]
         return tir.select(k < count, inside, tir.Const(0, "int8"))
 
     left = _unsigned(View((rows, quads * QUAD), "int8", lambda index: element(*index)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -36,6 +36,7 @@ from .narrow_requantise import adds_bias
 from .phases import joins_phases
 from .placement import Placement, held
 from .product import Step
+from .single_pixels import as_image, as_row, has_single_pixels
 from .winograd import Winograd, tiled_axes, winograd_form, winograd_sums
 
 STEPS: dict[str, Step] = {"float32": "floats", "int8": "bytes", "bfloat16": "pairs"}
@@ -121,6 +122,9 @@ def joined_phases(group: FusedGroup) -> tuple[int, int]:
     return down, right
 
 
+WIDENED: tuple[Step, ...] = ("words", "elements")
+"""Steps of bytes that are words by then."""
+
 WORD_BYTES = 2
 SUMS = {"floats": float_sums, "bytes": byte_sums, "pairs": pair_sums}
 
@@ -135,7 +139,8 @@ class ConvolutionTask:
     ``group``: channels of a group where a block holds several groups, else 0. ``step``: what is multiplied. ``paired``:
     whether the bytes of ``acc`` bear sums of pairs in 16 bits; there may be a stage `REST` with others.
     ``weights_a_row``: bytes of all weights, where data is widened to words and each row of it is used for one row of
-    the result only; else 0. ``winograd``: how the last axes are computed by twos, if they are.
+    the result only; else 0. ``winograd``: how the last axes are computed by twos, if they are. ``pixels``: of a block,
+    where data of single pixels is brought together; else 0.
     """
 
     axes: int
@@ -146,6 +151,7 @@ class ConvolutionTask:
     paired: bool = False
     weights_a_row: int = 0
     winograd: Winograd | None = None
+    pixels: int = 0
 
 
 class ConvolutionSchedule(Protocol):
@@ -173,6 +179,11 @@ class ConvolutionSchedule(Protocol):
     def by_twos(self, plan: Winograd, taken: int, made: int) -> Winograd | None:
         """The blocks in which a convolution of so many channels of a group is computed by twos, as words; None where
         that is not worth it."""
+
+    def pixels(self, sizes: Sequence[int], taken: tuple[int, int], channels: int, block: int, step: Step) -> int:
+        """Pixels of a block in which data of single pixels is brought together for a result of these ``sizes`` and
+        groups of ``channels``; 0 where it is read where it lies. ``taken``: blocks of channels of the data, and
+        channels of one. ``step``: for data of this type."""
 
     def together(self, tile: Tile) -> int:
         """Lanes of a tile for which those that are multiplied twice are found apart."""
@@ -215,16 +226,24 @@ class ConvolutionKernels:
         channels = -(-anchor.shape[1] // block) * block  # the last may be there to fill a block only
         group_channels = group_in_block(anchor, block)
         phases = joined_phases(group)
+        weights = filled(anchor.args[1].value, anchor.shape[1], channels, axes=1)
+        step, pixels = STEPS[anchor.args[0].dtype], 0
         if group_channels:
             tile = self.schedule.grouped_tile(anchor.shape[-1], block)
         else:
-            row = anchor.shape[-1], channels // anchor.attr("groups") // prod(phases), block
+            own = channels // anchor.attr("groups") // prod(phases)
+            if has_single_pixels(anchor) and prod(phases) == 1:
+                taken = data.shape[1], data_layout.block
+                pixels = self.schedule.pixels(anchor.shape[2:], taken, own, block, step)
+            row = pixels or anchor.shape[-1], own, block
             tile = self.schedule.tile(*row)
-        weights = filled(anchor.args[1].value, anchor.shape[1], channels, axes=1)
-        step = STEPS[anchor.args[0].dtype]
+        if pixels:
+            weights = weights.reshape(*weights.shape[:2], 1, 1)
         sums = grouped_sums if group_channels else SUMS[step]
         paired, form = None, ""
-        plan = None if prod(phases) > 1 or group_channels or step != "bytes" else self._by_twos(anchor, weights)
+        plan = None
+        if step == "bytes" and not (group_channels or pixels or prod(phases) > 1):
+            plan = self._by_twos(anchor, weights)
         if plan is not None:
             step, tile = self.schedule.words or step, self.schedule.tile(plan.positions, *row[1:], words=True)
             sums, form = partial(winograd_sums, together=TOGETHER[step], plan=plan), winograd_form(plan)
@@ -234,7 +253,14 @@ class ConvolutionKernels:
             if paired is None and self.schedule.words:
                 step, tile = self.schedule.words, self.schedule.tile(*row, words=True)
                 sums = partial(word_sums, together=TOGETHER[step])
-        views: dict[Expr, View] = {anchor: sums(anchor, operands, data, data_layout, weights, tile)}
+        if pixels:
+            flat, near = as_row(anchor, data, data_layout, weights, "int16" if step in WIDENED else data.dtype)
+            made = as_image(anchor, sums(flat, operands, near, Layout(data_layout.block), weights, tile))
+            row_stride = data.shape[1] * data_layout.block
+        else:
+            made = sums(anchor, operands, data, data_layout, weights, tile)
+            row_stride = (1 if plan is not None else anchor.attr("strides")[-1]) * data_layout.block
+        views: dict[Expr, View] = {anchor: made}
 
         def constant(call: Call, place: int, node: Constant) -> View:
             axis = 0 if len(node.shape) == 1 else 1
@@ -244,8 +270,8 @@ class ConvolutionKernels:
 
         if data.dtype == "uint8":
             views = without_excess(group, views[anchor], weights[: anchor.shape[1]], operands, constant)
-        own = replace(group, members=group.members[:-1]) if prod(phases) > 1 else group
-        result = lower_members(own, operands, views, constant)
+        members = replace(group, members=group.members[:-1]) if prod(phases) > 1 else group
+        result = lower_members(members, operands, views, constant)
         tiles = channels // tile.lanes // prod(phases)
         batch, _, *sizes = anchor.shape
         apart = phases if prod(phases) > 1 else ()
@@ -257,12 +283,11 @@ class ConvolutionKernels:
 
         shape = (batch, *apart, tiles, tile.lanes // block, *sizes, block)
         output = te.compute(shape, value, operands.builder.name("out"))
-        row_stride = anchor.attr("strides")[-1] * data_layout.block
-        by_rows = step in ("words", "elements") and prod(weights.shape[2:-1]) == 1 and plan is None
+        by_rows = step in WIDENED and prod(weights.shape[2:-1]) == 1 and plan is None and not pixels
         once = weights.size * WORD_BYTES if by_rows else 0
-        if plan is not None:
-            row_stride = data_layout.block
-        task = ConvolutionTask(len(sizes), tile, row_stride, group_channels, step, paired is not None, once, plan)
+        task = ConvolutionTask(
+            len(sizes), tile, row_stride, group_channels, step, paired is not None, once, plan, pixels
+        )
         arrange = partial(self.schedule.arrange, task=task)
         kernel = replace(finished(operands, group.root.shape, output, layout, name, arrange), form=form)
         if not apart:

@@ -26,7 +26,11 @@ REST = "rest"
 """The stage that adds up products of weights that do not bear sums of pairs."""
 
 
-def float_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
+Data = te.Tensor | View
+"""Data as it lies in memory, or as a view of that shape."""
+
+
+def float_sums(call: Call, operands: Operands, data: Data, layout: Layout, weights: Array, tile: Tile) -> View:
     """Products of float32."""
     block = layout.block
     out, channels, *kernel = weights.shape
@@ -58,7 +62,7 @@ def packed_weights(weights: Array, layout: Layout, tile: Tile, together: int) ->
     return np.moveaxis(packed, (3, 1, 4), (-3, -2, -1))
 
 
-def pair_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
+def pair_sums(call: Call, operands: Operands, data: Data, layout: Layout, weights: Array, tile: Tile) -> View:
     """Products of bfloat16 by twos, added up in float32."""
     packed = packed_weights(weights, layout, tile, PAIR)
     _, blocks, *kernel, steps, _, _ = packed.shape
@@ -82,15 +86,17 @@ def packed_bytes(weights: Array, layout: Layout, tile: Tile) -> Array:
 
 
 def word_sums(
-    call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile, together: int
+    call: Call, operands: Operands, data: Data, layout: Layout, weights: Array, tile: Tile, together: int
 ) -> View:
-    """Products of bytes that are widened to words first: data by a stage `WORDS`, weights as they are packed. By twos
-    these lie side by side; by fours lanes do."""
+    """Products of bytes that are widened to words first: data by a stage `WORDS` if it is not words, weights as they
+    are packed. By twos these lie side by side; by fours lanes do."""
     packed = packed_weights(weights.astype(np.int16), layout, tile, together)
     _, blocks, *kernel, steps, _, _ = packed.shape
     lanes_last = together == QUAD
     w = operands.array(packed.swapaxes(-1, -2) if lanes_last else packed)
-    wide = te.compute(data.shape, lambda *index: data[index].astype("int16"), WORDS)
+    wide = data
+    if data.dtype != "int16":
+        wide = te.compute(data.shape, lambda *index: data[index].astype("int16"), WORDS)
     kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), window_axes(kernel)
     q = te.reduce_axis(together, "q")
     at, first = reader(call, layout), first_block(call, tile, blocks)
@@ -105,7 +111,7 @@ def word_sums(
 
 
 def byte_sums(
-    call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile,
+    call: Call, operands: Operands, data: Data, layout: Layout, weights: Array, tile: Tile,
     paired: PairedWeights | None = None,
 ) -> View:  # fmt: skip
     """Products of bytes. ``paired``: the packed weights in two parts, of which the second makes a stage `REST`."""
@@ -142,7 +148,7 @@ def byte_sums(
     return sums
 
 
-def grouped_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
+def grouped_sums(call: Call, operands: Operands, data: Data, layout: Layout, weights: Array, tile: Tile) -> View:
     """Where a block holds several groups that each make as many channels as they take."""
     block, group = layout.block, weights.shape[1]
     out, _, *kernel = weights.shape

@@ -21,7 +21,7 @@ from ... import tensor as te
 from ...graph.ir import Call
 from ...tensor import ir as tir
 from ...tensor.view import View
-from .convolution_sums import first_block, packed_weights, window_axes
+from .convolution_sums import Data, first_block, packed_weights, window_axes
 from .kernels import Array, Operands, Tile
 from .layouts import QUAD, Layout
 
@@ -118,7 +118,7 @@ def transformed_weights(weights: Array, axes: int) -> Array:
 
 
 def winograd_sums(
-    call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile, together: int,
+    call: Call, operands: Operands, data: Data, layout: Layout, weights: Array, tile: Tile, together: int,
     plan: Winograd,
 ) -> View:  # fmt: skip
     """The sums of a convolution as the graph sees them, from stages `DATA` to `SUMS`. ``together``: channels that are
@@ -163,7 +163,7 @@ def _left(call: Call, layout: Layout) -> list[int]:
     return [first - pad for first, pad in zip(layout.around(count)[0], call.attr("pads")[:count], strict=True)]
 
 
-def _data(call: Call, data: te.Tensor, layout: Layout, plan: Winograd) -> te.Tensor:
+def _data(call: Call, data: Data, layout: Layout, plan: Winograd) -> te.Tensor:
     """The data as it is multiplied: (N, *axes before, blocks of positions, *terms, blocks of channels, positions, b).
     Along axes that are not computed by twos it has all that there is."""
     count = len(plan.axes)

@@ -1,0 +1,97 @@
+"""Convolutions of single pixels, whose data is brought together first: the integers of the graph at every level, for
+any sizes; and in which blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from weft.compiler.graph import Constant, TensorType, Var, call
+from weft.compiler.targets.cpu.processor import PRETENDED, executable_here, named_target
+from weft.compiler.targets.cpu.single_pixels import PIXELS_SHARE, pixel_block
+
+from .programs import program_of
+from .test_convolution import requantised
+from .test_link import bytes_, check, module_of
+
+LEVELS = [name for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4") if name in executable_here()]
+"""Without dot products."""
+
+
+@pytest.fixture(autouse=True)
+def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
+
+
+@pytest.mark.skipif(not LEVELS, reason="this machine executes no level of x86")
+@settings(max_examples=1, deadline=None)
+@given(st.data())
+def test_any_sizes(data: st.DataObject) -> None:
+    any_sizes(data)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not LEVELS, reason="this machine executes no level of x86")
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_of_many_sizes(data: st.DataObject) -> None:
+    any_sizes(data)
+
+
+def any_sizes(data: st.DataObject) -> None:
+    """Images and volumes, batches, strides, groups, and data with a halo that another reader needs; weights that are
+    words, or bear pairs but for a few; one block of pixels, or many."""
+    draw = data.draw
+    axes = draw(st.sampled_from([2, 2, 3]))
+    groups, taken, made = draw(st.sampled_from([(1, 16, 16), (1, 64, 24), (2, 16, 32), (1, 20, 30), (1, 40, 64)]))
+    size = [draw(st.integers(1, 3)) for _ in range(axes - 2)] + [draw(st.integers(1, 9)), draw(st.integers(1, 17))]
+    x = Var("x", TensorType((draw(st.integers(1, 2)), 8, *size), "int8"))
+    name = f"conv{axes}d"
+    image = requantised(call(name, x, bytes_(groups * taken, 8, *[1] * axes)))
+    weights = bytes_(groups * made, taken, *[1] * axes).value
+    few = np.random.default_rng(draw(st.integers(0, 9))).random(weights.shape) < draw(st.sampled_from([0, 0.01, 1]))
+    strides = tuple(draw(st.integers(1, 2)) for _ in range(axes))
+    weights = np.where(few, weights, weights // 2).astype(np.int8)
+    results = [requantised(call(name, image, Constant(weights), groups=groups, strides=strides))]
+    if draw(st.booleans()):
+        window = bytes_(8, groups * taken, *[3] * axes)
+        results.append(requantised(call(name, image, window, pads=(1,) * (2 * axes), pad_value=-128)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(PRETENDED, draw(st.sampled_from(LEVELS)))
+        patch.setattr("weft.compiler.targets.cpu.single_pixels.PIXELS_SHARE", draw(st.sampled_from([4, 1 << 12])))
+        patch.setattr("weft.compiler.targets.cpu.single_pixels.FEWEST_BLOCKS", draw(st.sampled_from([2, 8])))
+        check(module_of(*results, params=(x,)), threads=draw(st.sampled_from([1, 2])))
+
+
+@pytest.mark.skipif(not LEVELS, reason="this machine executes no level of x86")
+def test_pixels_of_several_rows_make_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of rows of seven pixels a tile of six would leave five empty places in each."""
+    monkeypatch.setenv(PRETENDED, LEVELS[0])
+    x = Var("x", TensorType((1, 32, 7, 7), "int8"))
+    image = requantised(call("conv2d", x, bytes_(32, 32, 1, 1)))
+    sums = call("conv2d", image, bytes_(64, 32, 1, 1))
+    model = check(module_of(requantised(sums), params=(x,)), threads=2)
+    texts = [code.text for code in program_of(model).kernels if "gathered" in code.text]
+    assert texts
+    assert all("gathered[0, min(" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "nbytes", "wanted"),
+    [((14, 14), 2048, 28), ((7, 7), 2048, 49), ((56, 56), 128, 784), ((1, 4000), 256, 500), ((13, 13), 1024, 13),
+     ((13, 13), 512, 169), ((2, 8, 8), 64, 64), ((1, 1), 4096, 1)],
+)  # fmt: skip
+def test_blocks_of_pixels(sizes: tuple[int, ...], nbytes: int, wanted: int) -> None:
+    """The largest of whole rows whose data takes a part of the second-level cache, where all cost the same."""
+    target = named_target("x86-64-v3")
+    found = pixel_block(sizes, nbytes, float, target)
+    assert found == wanted
+    assert found * nbytes <= target.second.nbytes // PIXELS_SHARE or found == sizes[-1]
+
+
+def test_blocks_whose_tiles_are_full_come_first() -> None:
+    target = named_target("x86-64-v3")
+    assert pixel_block((12, 14), 1, lambda pixels: -(-pixels // 12) * 12.0, target) == 168
+    assert pixel_block((10, 18), 1, lambda pixels: 1 + -(-pixels // 36) * 36.0, target) == 180
+    assert pixel_block((9, 8), 1, lambda pixels: 100.0 if pixels == 72 else pixels, target) == 24
