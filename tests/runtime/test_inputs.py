@@ -28,7 +28,7 @@ def test_other_byte_orders_become_this_machines() -> None:
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        (np.zeros(1), r"the model has 2 inputs; hint: give a dict: a, b"),
+        (np.zeros(1), r"the model has 2 inputs; hint: give each by its name, in a dict or a .npz file: a, b"),
         ({"a": np.zeros(1), "c": np.zeros(1)}, r"the model has no input 'c'; hint: its inputs: a, b"),
         ({"a": np.zeros(1)}, "input 'b' is missing"),
     ],

@@ -43,7 +43,10 @@ def named_inputs(inputs: Mapping[str, Array] | Array, names: Sequence[str]) -> d
     """
     if not isinstance(inputs, Mapping):
         if len(names) != 1:
-            raise InputError(f"the model has {len(names)} inputs", hint=f"give a dict: {', '.join(names)}")
+            raise InputError(
+                f"the model has {len(names)} inputs",
+                hint=f"give each by its name, in a dict or a .npz file: {', '.join(names)}",
+            )
         inputs = {names[0]: inputs}
     for name in inputs:
         if name not in names:
