@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -50,4 +51,6 @@ def weft(
 
 def main() -> None:
     """Entry point."""
+    # Amaranth warns of each part of a design that Ctrl-C or an error left behind.
+    warnings.filterwarnings("ignore", message=".* created but never used$")
     sys.exit(errors.run(app, sys.argv[1:], err))
