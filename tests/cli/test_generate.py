@@ -187,6 +187,35 @@ def test_places_that_follow_from_the_size_of_the_cache_are_told(
         assert ("export it with position_ids" in " ".join(capsys.readouterr().err.split())) == told
 
 
+WINDOW = """
+  sizes = Shape (attention_mask)
+  count = Gather <axis = 0> (sizes, one)
+  places = Range (zero, count, one)
+  start = Sub (count, window)
+  inside = GreaterOrEqual (places, start)
+  given = Cast <to = 9> (attention_mask)
+  looked = And (given, inside)
+  seen = Cast <to = 1> (looked)"""
+"""The last tokens of the cache, by its size: with room behind what is written these are others."""
+
+
+def test_a_window_that_is_counted_from_the_end_of_the_cache_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the model has places; a window as wide as the cache hides nothing."""
+    table = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+    for window, told in ((4, True), (99, False)):
+        text = GROWING.replace("  seen = Cast <to = 1> (attention_mask)", WINDOW)
+        text = text.replace(
+            "int64[1] middle = {1}",
+            f"int64[1] middle = {{1}}, int64 zero = {{0}}, int64 one = {{1}}, int64 window = {{{window}}}",
+        )
+        onnx.save(with_constants(text, table=table), folder / "window.onnx")
+        words = ("generate", folder / "window.onnx", "-p", "\x03", "--target", "cpu", "-n", "1", "--positions", "16")
+        assert run(app, [*map(str, words)], err) == 0
+        assert ("hides positions by the size of its cache" in " ".join(capsys.readouterr().err.split())) == told
+
+
 def test_what_does_not_fit_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = folder / "d.onnx"
     assert "13 tokens do not fit" in refused(capsys, model, "-p", "x" * 13, "--target", "cpu")

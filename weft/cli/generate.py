@@ -20,7 +20,7 @@ from ..runtime.module import LoadedModule
 from ..runtime.sampling import Generated, Sampling, generate
 from ..runtime.session import Session
 from ..runtime.session_roles import KNOWN
-from ..runtime.session_sizes import depends_on_room, require_tokens, session_shapes
+from ..runtime.session_sizes import depends_on_room, hides_by_room, require_tokens, session_shapes
 from ..runtime.tokenisers import BYTES, Tokeniser, tokeniser
 from .app import app
 from .output import (
@@ -222,9 +222,11 @@ def _session_shapes(source: Path, how: _How) -> dict[str, tuple[int, ...]]:
     require_tokens(inputs)
     try:
         shapes = session_shapes(inputs, how.positions)
-        if how.positions is not None and not any(each.name in KNOWN["places"] for each in inputs):
-            wider = session_shapes(inputs, how.positions + 1)
-            _warn_of_places(*(file.module(given | each, require_quantised=False) for each in (shapes, wider)))
+        if how.positions is not None:
+            counted = any(each.name in KNOWN["places"] for each in inputs)
+            sizes = (how.positions,) if counted else (how.positions, how.positions + 1)
+            modules = [file.module(given | session_shapes(inputs, size), require_quantised=False) for size in sizes]
+            _warn_of_room(how.positions, *modules)
         return shapes
     except SessionError as error:
         raise SessionError(
@@ -232,11 +234,17 @@ def _session_shapes(source: Path, how: _How) -> dict[str, tuple[int, ...]]:
         ) from None
 
 
-def _warn_of_places(module: Module, wider: Module) -> None:
-    if depends_on_room(module, wider):
+def _warn_of_room(positions: int, module: Module, wider: Module | None = None) -> None:
+    """``wider``: with room for a position more, of a model without an input of places."""
+    if wider is not None and depends_on_room(module, wider):
         err.print("warning: the model has no input of places and computes with the size of its cache. If it takes a "
                   "token's place from that, its scores are wrong here, where the cache has room for all positions from "
                   "the beginning: export it with position_ids", highlight=False)  # fmt: skip
+    if hides_by_room(module, positions):
+        err.print("warning: the model hides positions by the size of its cache, as a sliding window does that is "
+                  "counted from its end. Here the cache has room for all positions from the beginning, so others are "
+                  "hidden than meant: export the mask by position_ids, or attention as GroupQueryAttention with "
+                  "local_window_size", highlight=False)  # fmt: skip
 
 
 def _loaded(source: Path, how: _How, status: Updates) -> LoadedModule:

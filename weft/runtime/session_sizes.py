@@ -58,6 +58,26 @@ def depends_on_room(module: Module, wider: Module) -> bool:
     return bool({kind for kind, _ in one - other} & {kind for kind, _ in other - one})
 
 
+HIDDEN = -1e3
+"""Added to a score, it leaves a position no share."""
+
+
+def hides_by_room(module: Module, room: int) -> bool:
+    """Whether a model for one token a run has a constant mask that hides some of the cache's positions, not others.
+    So a window does that is counted from the end of the cache: where that has room behind what is written, these are
+    other positions than meant."""
+    for each in topological_order(module.main.body):
+        if not isinstance(each, Constant) or room + 1 not in each.type.shape:
+            continue
+        if not (is_float(each.dtype) or each.dtype == "bool"):
+            continue
+        shown = each.value if each.dtype == "bool" else each.value > HIDDEN
+        for axis, size in enumerate(shown.shape):
+            if size == room + 1 and (shown.take(range(room), axis) != shown.take([0], axis)).any():
+                return True
+    return False
+
+
 def _is_known(each: SymbolicInput) -> bool:
     states = tuple(source for _, source in PAIRS if source)
     return each.name in (*KNOWN["tokens"], *KNOWN["places"]) or any(part in each.name for part in states)
