@@ -214,6 +214,29 @@ MUTANTS = (
         ("tests/compiler/targets/accel/stream/test_split_end.py",),
     ),
     Mutant(
+        "last-products-of-unequal-parts-without-their-loop", "compiler/targets/accel/stream/split_end.py",
+        "forgotten part", "if count % size:", "if False:",
+        ("tests/compiler/targets/accel/stream/test_split_end.py",),
+    ),
+    Mutant(
+        "last-results-by-others-factors", "compiler/targets/accel/stream/split_results.py", "stride left out",
+        "first * to_b)", "0)", ("tests/compiler/targets/accel/stream/test_split_results.py",),
+    ),
+    Mutant(
+        "last-results-stored-from-one-place", "compiler/targets/accel/stream/split_results.py", "stride left out",
+        "index=store.index + first", "index=store.index",
+        ("tests/compiler/targets/accel/stream/test_split_results.py",),
+    ),
+    Mutant(
+        "last-results-of-sums-in-any-order", "compiler/targets/accel/stream/split_results.py", "check ignored",
+        "cuts if (np.diff(needs) >= 0).all() else []", "cuts",
+        ("tests/compiler/targets/accel/stream/test_split_results.py",),
+    ),
+    Mutant(
+        "last-results-in-rows-that-are-no-rows", "compiler/targets/accel/stream/split_results.py", "check ignored",
+        "return of_row == 0 and ", "return ", ("tests/compiler/targets/accel/stream/test_split_results.py",),
+    ),
+    Mutant(
         "products-wait-for-all-readers", "compiler/targets/accel/stream/split_products.py", "case left out",
         "taken | given_back & starting > 0", "taken > 0",
         ("tests/compiler/targets/accel/stream/test_split_products.py",),

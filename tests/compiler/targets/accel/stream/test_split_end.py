@@ -88,9 +88,18 @@ def parts_of(stream: Sequence[Issue]) -> int:
     return sum(isinstance(issue.instruction, Gemm) for issue in stream)
 
 
-def test_as_many_equal_parts_as_are_long_enough() -> None:
+def test_as_many_parts_as_are_long_enough_and_alike_where_that_is_possible() -> None:
     """A part of four products is shorter than the array's pipeline, and the bus loses some cycles with each load."""
-    for groups, depth, parts in ((12, 4, 3), (12, 8, 6), (16, 16, 8), (7, 4, 1), (7, 16, 7), (1, 64, 1)):
+    for groups, depth, parts in (
+        (12, 4, 3),
+        (12, 8, 6),
+        (16, 16, 8),
+        (7, 4, 2),
+        (17, 8, 6),
+        (7, 16, 7),
+        (3, 4, 1),
+        (1, 64, 1),
+    ):
         assert parts_of(split_end(PYNQ, stream_of(weights(PYNQ, rows=groups, columns=depth), groups, depth))) == parts
 
 

@@ -26,6 +26,7 @@ from ..stream.latency_hiding import LatencyHiding
 from ..stream.split_end import split_end
 from ..stream.split_loads import split_loads
 from ..stream.split_products import split_products
+from ..stream.split_results import split_results
 from ..stream.stream import Issue
 from ..stream.tokens import insert_tokens
 from ..walk.emit import Emitter
@@ -83,18 +84,21 @@ def finish_program(
 
     It is checked with a window that ends at ``offset``, where the program itself lies: nothing may touch it.
     """
-    stream, code = unchecked_program(config, rate, issues, hiding)
+    stream, code = unchecked_program(config, rate, issues, hiding, ends=True)
     check_program(config, code, offset, constants)
     return stream, code
 
 
 def unchecked_program(
-    config: CoreConfig, rate: DramRate, issues: Sequence[Issue], hiding: LatencyHiding = LatencyHiding.RINGS
-) -> tuple[list[Issue], npt.NDArray[np.uint8]]:
-    """As :func:`finish_program`, for programs that are only timed."""
+    config: CoreConfig, rate: DramRate, issues: Sequence[Issue], hiding: LatencyHiding = LatencyHiding.RINGS, *,
+    ends: bool = False,
+) -> tuple[list[Issue], npt.NDArray[np.uint8]]:  # fmt: skip
+    """As :func:`finish_program`, for programs that are only timed. ``ends``: with the last results in parts, which of
+    what is timed as a piece of a larger program say nothing."""
     rings = hiding is LatencyHiding.RINGS
     if rings:
         issues = split_end(config, split_products(config, issues))
+        issues = split_results(config, issues) if ends else issues
     forget_constants(issues)
     conflicts = None
     if rings:

@@ -38,14 +38,16 @@ def split_end(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
     else:
         return stream
     group = _loaded_by_group(config, load, product)
-    parts = _parts(product) if group else 1
-    if parts == 1:
-        return stream
     count = product.levels[-1][0]
-    size = count // parts
-    stream[place : place + 1] = [_loop(product, size, issues[place]), *product.parts(issues[place], size)]
+    size = _size(product) if group else count
+    if size == count:
+        return stream
+    parts = [_loop(product, size, issues[place]), *product.parts(issues[place], size)]
+    if count % size:
+        parts.insert(-1, _loop(product, count % size, issues[place]))
+    stream[place : place + 1] = parts
     stream[of_load : of_load + 1] = cut_load(
-        config, issues[of_load], load, [number * size * group for number in range(1, parts)]
+        config, issues[of_load], load, [first * group for first in range(size, count, size)]
     )
     return stream
 
@@ -63,12 +65,14 @@ def _loaded_by_group(config: CoreConfig, load: Load, product: Product) -> int:
     return to_wgt // each if to_wgt % each == 0 else 0
 
 
-def _parts(product: Product) -> int:
-    """As many equal ones as are long enough."""
+def _size(product: Product) -> int:
+    """Output groups of a part: as few as are long enough, all parts alike where that is possible."""
     count = product.levels[-1][0]
     inner = prod(extent for extent, *_ in product.levels[:-1])
-    fitting = (parts for parts in range(MOST_PARTS_OF_LAST_LOAD, 1, -1) if count % parts == 0)
-    return next((parts for parts in fitting if count // parts * inner >= SMALLEST_LAST_PART_MICRO_OPS), 1)
+    least = max(-(-count // MOST_PARTS_OF_LAST_LOAD), -(-SMALLEST_LAST_PART_MICRO_OPS // inner))
+    if least >= count:
+        return count
+    return next((size for size in range(least, count) if count % size == 0), least)
 
 
 def _loop(product: Product, extent: int, issue: Issue) -> Issue:

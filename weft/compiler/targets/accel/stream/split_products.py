@@ -56,13 +56,15 @@ class Product:
         return tuple(extent for extent, _ in moving), tuple(stride for _, stride in moving)
 
     def parts(self, whole: Issue, size: int = 1) -> list[Issue]:
-        """Parts of so many iterations of the outermost loop each, which runs in them where there are several."""
+        """Parts of so many iterations of the outermost loop each, which runs in them where there are several; the last
+        one may have fewer."""
         *below, (groups, to_dst, to_src, to_wgt) = self.levels
-        levels = below if size == 1 else [*below, (size, to_dst, to_src, to_wgt)]
-        return [
-            self._part(whole, levels, start * to_dst, start * to_src, start * to_wgt)
-            for start in range(0, groups, size)
-        ]
+        parts = []
+        for start in range(0, groups, size):
+            extent = min(size, groups - start)
+            levels = below if extent == 1 else [*below, (extent, to_dst, to_src, to_wgt)]
+            parts.append(self._part(whole, levels, start * to_dst, start * to_src, start * to_wgt))
+        return parts
 
     def _part(self, whole: Issue, levels: Sequence[Level], to_dst: int, to_src: int, to_wgt: int) -> Issue:
         gemm = self.gemm
