@@ -163,3 +163,9 @@ def test_a_system_is_profiled(pair: Path, tmp_path: Path) -> None:
         result = weft("profile", MODEL, "-c", "tiny", "--system", pair, *words, folder=tmp_path)
         assert result.returncode == 1
         assert problem in result.stderr
+
+
+def test_hw_writes_a_core_or_a_system(pair: Path, tmp_path: Path) -> None:
+    result = weft("hw", "-c", "tiny", "--system", pair, folder=tmp_path)
+    assert (result.returncode, list(tmp_path.glob("*.v"))) == (1, [])
+    assert "error: --config: a system says which cores it has; hint: leave out --config or --system" in result.stderr

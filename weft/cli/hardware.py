@@ -11,7 +11,8 @@ from rich.text import Text
 
 from ..files import write_atomically
 from ..hw.axi_rules import rules_verilog
-from ..hw.config import load_config
+from ..hw.config import NAMED, load_config
+from ..hw.errors import ConfigError
 from ..hw.lint_waivers import waiver_file
 from ..hw.sram import sram_model, sram_sizes
 from ..hw.synthesis import Target, multipliers_for, synthesise
@@ -43,7 +44,14 @@ from .output import (
 
 @app.command()
 def hw(
-    config: ConfigOption = "pynq",
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            "-c",
+            help=f"Core: {', '.join(NAMED)}, or a JSON file with the fields of CoreConfig. Default: pynq.",
+        ),
+    ] = None,
     target: Annotated[
         Target,
         typer.Option("--for", help="xc7: Xilinx 7-series, two products a multiplier; ecp5, asic: plain multipliers."),
@@ -70,7 +78,9 @@ def hw(
 ) -> None:
     """Write the core, or a system of cores, as Verilog, in the form that fits a part. Cycles and results are the same
     in all."""
-    what = load_config(config) if system is None else load_system(system)
+    if config is not None and system is not None:
+        raise ConfigError("a system says which cores it has", at="--config", hint="leave out --config or --system")
+    what = load_config(config or "pynq") if system is None else load_system(system)
     path = output or Path(f"{what.name}.v")
     check_places(path, waivers, memories, rules)
     with progress(f"emitting {what.name}", err):
