@@ -181,11 +181,15 @@ MUTANTS = (
     ),
     Mutant(
         "blocks-of-pixels-as-large-as-an-image", "compiler/targets/cpu/single_pixels.py", "check ignored",
-        "(some == 1 or some * each * nbytes <= limit)", "(some == 1 or nbytes <= limit)", SINGLE_PIXELS,
+        "if FEWEST_PIXELS <= pixels <= most]", "if FEWEST_PIXELS <= pixels]", SINGLE_PIXELS,
+    ),
+    Mutant(
+        "pixels-in-the-same-lines", "compiler/targets/cpu/single_pixels.py", "forgotten part",
+        "if stride % apart:", "if True:", SINGLE_PIXELS,
     ),
     Mutant(
         "passes-where-all-weights-are-in-the-cache", "compiler/targets/cpu/convolution.py", "wrong bound",
-        "channels * part < PASS_FROM * cache", "channels * part > PASS_FROM * cache", LEVELS,
+        "channels * part < least * cache", "channels * part > least * cache", LEVELS,
     ),
     Mutant(
         "passes-whose-weights-nobody-uses-again", "compiler/targets/cpu/convolution.py", "check ignored",

@@ -166,7 +166,8 @@ def test_weights_in_two_parts_are_exact_at_the_ends(
 
 
 @pytest.mark.parametrize(
-    ("taken", "made", "kernel", "width"), [(64, 32, (3, 3), 13), (96, 20, (1, 5), 7), (32, 16, (3, 1), 1)]
+    ("taken", "made", "kernel", "width"),
+    [(64, 32, (3, 3), 13), (96, 20, (1, 5), 7), (32, 16, (3, 1), 1), (64, 32, (1, 1), 13)],
 )
 @pytest.mark.parametrize("integer", [False, True])
 def test_weights_that_are_used_in_passes(
@@ -174,7 +175,13 @@ def test_weights_that_are_used_in_passes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """As if the first-level cache held weights of one block of channels. Tiles of a row overlap."""
-    for name, number in {"PASS_FROM": 0.0, "PASS_SHARE": 0.0, "FEWEST_TILES": 1, "TILES_A_PASS": 4}.items():
+    for name, number in {
+        "PASS_FROM": 0.0,
+        "PASS_OF_PIXELS_FROM": 0.0,
+        "PASS_SHARE": 0.0,
+        "FEWEST_TILES": 1,
+        "TILES_A_PASS": 4,
+    }.items():
         monkeypatch.setattr(f"weft.compiler.targets.cpu.convolution.{name}", number)
     monkeypatch.setattr("weft.compiler.targets.cpu.winograd.WORTH", 0.0)
     x = Var("x", TensorType((2, taken, 6, width), "int8" if integer else "float32"))
@@ -185,7 +192,7 @@ def test_weights_that_are_used_in_passes(
         value = call("nn.add", call("nn.conv2d", x, floats(made, taken, *kernel), pads=pads), floats(1, made, 1, 1))
     model = check(module_of(value, params=(x,)), 2)
     texts = [code.text for code in program_of(model).kernels]
-    by_rows = integer and kernel[0] == 1  # words of a row are made when they are used
+    by_rows = integer and kernel == (1, 5)  # words of a row are made when they are used
     assert sum("acc_rf" in text for text in texts) == (host_target().registers == 16 and not by_rows)
 
 

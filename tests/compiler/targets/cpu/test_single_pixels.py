@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Constant, TensorType, Var, call
 from weft.compiler.targets.cpu.processor import PRETENDED, executable_here, named_target
-from weft.compiler.targets.cpu.single_pixels import PIXELS_SHARE, pixel_block
+from weft.compiler.targets.cpu.single_pixels import pixel_block
 
 from .programs import program_of
 from .test_convolution import requantised
-from .test_link import bytes_, check, module_of
+from .test_link import bytes_, check, floats, module_of
 
 LEVELS = [name for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4") if name in executable_here()]
 """Without dot products."""
@@ -61,6 +61,7 @@ def any_sizes(data: st.DataObject) -> None:
         patch.setenv(PRETENDED, draw(st.sampled_from(LEVELS)))
         patch.setattr("weft.compiler.targets.cpu.single_pixels.PIXELS_SHARE", draw(st.sampled_from([4, 1 << 12])))
         patch.setattr("weft.compiler.targets.cpu.single_pixels.FEWEST_BLOCKS", draw(st.sampled_from([2, 8])))
+        patch.setattr("weft.compiler.targets.cpu.single_pixels.FEWEST_PIXELS", draw(st.sampled_from([8, 48])))
         check(module_of(*results, params=(x,)), threads=draw(st.sampled_from([1, 2])))
 
 
@@ -79,19 +80,29 @@ def test_pixels_of_several_rows_make_a_tile(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(
     ("sizes", "nbytes", "wanted"),
-    [((14, 14), 2048, 28), ((7, 7), 2048, 49), ((56, 56), 128, 784), ((1, 4000), 256, 500), ((13, 13), 1024, 13),
+    [((14, 14), 2048, 98), ((7, 7), 2048, 49), ((56, 56), 128, 784), ((1, 4000), 256, 500), ((13, 13), 1024, 169),
      ((13, 13), 512, 169), ((2, 8, 8), 64, 64), ((1, 1), 4096, 1)],
 )  # fmt: skip
 def test_blocks_of_pixels(sizes: tuple[int, ...], nbytes: int, wanted: int) -> None:
-    """The largest of whole rows whose data takes a part of the second-level cache, where all cost the same."""
+    """The largest of whole rows whose data takes a part of the second-level cache, where all cost the same; as few as
+    are worth reading all weights where pixels have many channels."""
     target = named_target("x86-64-v3")
-    found = pixel_block(sizes, nbytes, float, target)
-    assert found == wanted
-    assert found * nbytes <= target.second.nbytes // PIXELS_SHARE or found == sizes[-1]
+    assert pixel_block(sizes, nbytes, float, target) == wanted
+
+
+@pytest.mark.skipif(not LEVELS, reason="this machine executes no level of x86")
+def test_floats_of_many_channels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of pixels that would lie a part of the nearest cache apart have gaps between them."""
+    monkeypatch.setenv(PRETENDED, LEVELS[0])
+    x = Var("x", TensorType((2, 8, 3, 5), "float32"))
+    image = call("nn.conv2d", x, floats(512, 8, 1, 1))
+    value = call("nn.conv2d", image, floats(32, 512, 1, 1), strides=(2, 1))
+    model = check(module_of(value, params=(x,)), 2, 1e-4)
+    (text,) = (code.text for code in program_of(model).kernels if "gathered" in code.text)
+    assert "_528(" in text
 
 
 def test_blocks_whose_tiles_are_full_come_first() -> None:
     target = named_target("x86-64-v3")
     assert pixel_block((12, 14), 1, lambda pixels: -(-pixels // 12) * 12.0, target) == 168
-    assert pixel_block((10, 18), 1, lambda pixels: 1 + -(-pixels // 36) * 36.0, target) == 180
-    assert pixel_block((9, 8), 1, lambda pixels: 100.0 if pixels == 72 else pixels, target) == 24
+    assert pixel_block((9, 24), 1, lambda pixels: 400.0 if pixels == 216 else pixels, target) == 72

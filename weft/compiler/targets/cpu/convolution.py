@@ -4,7 +4,7 @@ registers."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
@@ -45,12 +45,20 @@ WEIGHTS_SHARE = 2
 TILES_A_PASS, FEWEST_TILES = 100, 8
 """Tiles that use the weights of a pass one after the other: about so many. Fewer than the second win nothing."""
 
-PASS_FROM, PASS_SHARE = 2.0, 0.6
-"""Weights of a tile that are as large as this multiple of the first-level cache are used in passes. Those of a pass
-take this part of it, at most."""
+PASS_FROM, PASS_OF_PIXELS_FROM, PASS_SHARE = 2.0, 1.0, 0.6
+"""Weights of a tile that are as large as this multiple of the first-level cache are used in passes; those of single
+pixels, whose data lies together, as large as the second. Those of a pass take the third part of it, at most."""
 
 SHORTEST_COPY = 8
 """Channels that lie together where single pixels are brought together, at least: of fewer, copies take too long."""
+
+MOST_STREAMS = 8
+"""Pixels of a tile whose data is brought together, at most: each is read from a place of its own, and caches follow
+only so many."""
+
+DEEP, FEWEST_READERS = 256, 32
+"""Channels of floats that are worth being copied, at least, and channels that the copy is used for. Bytes are copied in
+any case, as words."""
 
 WEIGHT_BYTES: dict[Step, int] = {"floats": 4, "bytes": 1, "pairs": 2, "words": 2, "elements": 2}
 """Of a weight, by what is multiplied."""
@@ -97,7 +105,8 @@ class CpuConvolutions:
             return 1
         channels, *others = (extent_of(schedule, loop) for loop in split_loops(schedule, "acc")[0])
         part, cache = prod(others) * task.tile.lanes * WEIGHT_BYTES[task.step], self.target.nearest.nbytes
-        if tiles < FEWEST_TILES or channels * part < PASS_FROM * cache:
+        least = PASS_OF_PIXELS_FROM if task.pixels else PASS_FROM
+        if tiles < FEWEST_TILES or channels * part < least * cache:
             return 1
         return channels // largest_divisor(channels, max(1, int(PASS_SHARE * cache) // part))
 
@@ -105,14 +114,22 @@ class CpuConvolutions:
         return chosen_blocks(plan, taken, made)
 
     def pixels(self, sizes: Sequence[int], taken: tuple[int, int], channels: int, block: int, step: Step) -> int:
-        if step != "bytes" or not self.words or taken[1] < SHORTEST_COPY:
+        if taken[1] < SHORTEST_COPY:
+            return 0
+        widened = step == "bytes" and self.words
+        deep = prod(taken) >= DEEP and channels >= FEWEST_READERS
+        copied = step == "floats" and self.target.registers <= SMALL_FILE and deep
+        if not widened and not copied:
+            return 0
+        words = widened == "words"
+        if self.tile(prod(sizes), channels, block, words=words).rows > MOST_STREAMS:
             return 0
 
         def cost(pixels: int) -> float:
-            rated = rated_tiles(pixels, channels, block, self.target, self.kept(words=True))
+            rated = rated_tiles(pixels, channels, block, self.target, self.kept(words))
             return min((cycles for cycles, _ in rated), default=float(pixels))
 
-        return pixel_block(sizes, prod(taken) * WEIGHT_BYTES[self.words], cost, self.target)
+        return pixel_block(sizes, prod(taken) * WEIGHT_BYTES[widened or step], cost, self.target)
 
     def together(self, tile: Tile) -> int:
         width = self.target.float_lanes
@@ -153,7 +170,7 @@ class CpuConvolutions:
         if words:
             _widen(schedule)
         if task.pixels:
-            gather(schedule, before)
+            task = replace(task, row_stride=gather(schedule, before, self.target))
         if REST in schedule.blocks():
             _sum_rest(schedule, task, self.together(task.tile))
         reduced, kept = split_loops(schedule, stage)  # loops that run once are gone by now

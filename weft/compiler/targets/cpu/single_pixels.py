@@ -6,13 +6,18 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from ... import tensor as te
+from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.ir import Var
+from ...tensor.tree import find_buffer
 from ..loops.nests import extent_of, own_loops, tidy
 from ..loops.single_pixels import GATHERED
 from .processor import Processor
 
 PIXELS_SHARE = 4
-"""Data of a block of pixels takes this part of the second-level cache, at most."""
+"""Data of a block of pixels takes this part of the second-level cache, at most, unless these were few."""
+
+FEWEST_PIXELS = 48
+"""Of a block, where an image has them: all weights are read again for each block."""
 
 FEWEST_BLOCKS = 8
 """With as many blocks each brings its own data together; with fewer, threads share that, too."""
@@ -23,11 +28,11 @@ def pixel_block(sizes: Sequence[int], nbytes: int, cost: Callable[[int], float],
     a pixel's data; ``cost``: of a row of so many pixels."""
     rows, width = sizes[-2:]
     count, each = (rows, width) if rows > 1 else (width, 1)
-    limit = target.second.nbytes // PIXELS_SHARE
-    fitting = [
-        some * each for some in range(1, count + 1)
-        if count % some == 0 and (some == 1 or some * each * nbytes <= limit)
-    ]  # fmt: skip
+    whole = [some * each for some in range(1, count + 1) if count % some == 0]
+    most = max(target.second.nbytes // PIXELS_SHARE // nbytes, FEWEST_PIXELS)
+    fitting = [pixels for pixels in whole if FEWEST_PIXELS <= pixels <= most]
+    if not fitting:
+        return next((pixels for pixels in whole if pixels >= FEWEST_PIXELS), whole[-1])
     return min(fitting, key=lambda pixels: (cost(pixels) / pixels, -pixels))
 
 
@@ -47,11 +52,19 @@ def loops_of_pixels(schedule: te.Schedule, pixels: int) -> tuple[list[Var], Var]
     return before, pixel
 
 
-def gather(schedule: te.Schedule, before: Sequence[Var]) -> None:
-    """Bring data together; ``before``: the loops of `loops_of_pixels`."""
+def gather(schedule: te.Schedule, before: Sequence[Var], target: Processor) -> int:
+    """Bring data together; ``before``: the loops of `loops_of_pixels`. Gives how many elements lie from a pixel to the
+    next: the pixels of a tile must not all take the same few lines of the nearest cache."""
     if prod(extent_of(schedule, loop) for loop in before[:-1]) >= FEWEST_BLOCKS:
         schedule.compute_at(GATHERED, before[-2])
     *outer, lane = own_loops(schedule, GATHERED)
     for loop in outer:
         schedule.parallel(loop)
     schedule.vectorize(lane)
+    buffer = find_buffer(schedule.func, GATHERED)
+    stride, nbytes = buffer.strides[1], ITEM_BYTES[buffer.dtype]
+    apart, line = target.nearest.way_bytes // 2 // nbytes, target.nearest.line // nbytes
+    if stride % apart:
+        return stride
+    schedule.storage_align(GATHERED, 1, apart, line)
+    return stride + line
