@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -49,8 +50,13 @@ def weft(
     """Co-design of tensor accelerators and their compiler: from an ONNX file to exact cycles."""
 
 
+def _end(number: int, _: object) -> NoReturn:
+    sys.exit(128 + number)
+
+
 def main() -> None:
     """Entry point."""
     # Amaranth warns of each part of a design that Ctrl-C or an error left behind.
     warnings.filterwarnings("ignore", message=".* created but never used$")
+    signal.signal(signal.SIGTERM, _end)  # as Ctrl-C does: temporary folders go, and tools that run for the command
     sys.exit(errors.run(app, sys.argv[1:], err))

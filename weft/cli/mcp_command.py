@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from importlib.metadata import version
 
 from ..errors import WeftError
@@ -16,4 +17,6 @@ def mcp_command() -> None:
         from .mcp_tools import server
     except ImportError as error:
         raise WeftError(f"weft mcp needs the protocol's SDK: {error}", hint="pip install 'weft[mcp]'") from None
+    for number in (signal.SIGINT, signal.SIGTERM):  # else the thread that waits for standard input goes on
+        signal.signal(number, signal.SIG_DFL)
     server(version("weft")).run()
