@@ -348,6 +348,7 @@ ASKED_BY_NAME = {
     "accel/phases": 1,
     "accel/place_concat": 1,
     "accel/ramps": 2,
+    "accel/rows_as_pixels": 1,
     "accel/unfold_input": 4,
     "accel/unlike_cores": 2,
     "gpu/products": 1,

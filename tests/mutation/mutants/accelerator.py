@@ -33,6 +33,16 @@ MUTANTS = (
         "passes/test_core_moves.py",
     ),
     _fault(
+        "rows-stay-images", "passes/rows_as_pixels.py", "missing condition",
+        "if steps and _is_of_host(steps[0].args[0]) and", "if False and",
+        "passes/test_rows_as_pixels.py",
+    ),
+    _fault(
+        "channels-of-a-moved-operand-as-it-lay", "passes/zero_points.py", "wrong operand",
+        "sources, own = before[0], before[1].reshape(own.shape)", "sources = before[0]",
+        "passes/test_rows_as_pixels.py",
+    ),
+    _fault(
         "moved-fills-are-zeros", "walk/emit_move.py", "wrong constant",
         "pad_top=1, pad_value=fill_of_entry(number))", "pad_top=1, pad_value=0)",
         "passes/test_core_moves.py",

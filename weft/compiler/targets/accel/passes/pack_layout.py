@@ -212,8 +212,16 @@ class _Packer:
         operands = [self.packed(values[param]) for param in _read_beside(function, wide)]
         for operand, parts in wide.operands:
             value = values[operand]
-            operands.append(with_channels(value, self.packed(value), parts, self.blocks))
+            moved = with_channels(value, self.packed(value), parts, self.blocks, behind=True)
+            if not self._costs_nothing(moved, self.functions[function], len(operands)):
+                moved = with_channels(value, self.packed(value), parts, self.blocks)
+            operands.append(moved)
         return operands
+
+    def _costs_nothing(self, moved: Call, function: Function, place: int) -> bool:
+        """Whether a packed function loads a move of the core at an operand about as fast as from one piece."""
+        entries = entries_of(function_of(moved))
+        return self.core is not None and entries is not None and costs_nothing(entries, [(function, place)], self.core)
 
     def _reading_as_it_lies(self, node: Call, function: Function) -> Call | None:
         """A call of a dense layer that reads its one row where a layer of the core has put it, in another order, with

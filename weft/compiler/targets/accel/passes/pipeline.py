@@ -17,6 +17,7 @@ from .flatten_into_kernel import flatten_into_kernel
 from .fuse import fuse
 from .pack_layout import pack_layout
 from .ramps import tables_as_ramps, tables_on_host
+from .rows_as_pixels import rows_as_pixels
 from .unfold_input import unfold_input
 
 
@@ -34,6 +35,7 @@ def accel_passes(
         tables_as_ramps(blocks, bytes_per_cycle),
         behind_moves,
         elementwise_shapes(blocks, bytes_per_cycle),
+        rows_as_pixels,
         flatten_into_kernel(blocks, bytes_per_cycle),
         unfold_input(blocks, bytes_per_cycle, chains=chains),
         fuse,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .....hw.isa import IMMEDIATE_BITS
-from ....graph import Attrs, Call, Expr, Function, TensorType, Var, call, calls
-from ..operators.moves import entry_of_fill, move_call
+from ....graph import Array, Attrs, Call, Expr, Function, TensorType, Var, call, calls
+from ..operators.moves import entries_of, entry_of_fill, move_call
 from ..operators.packed_layout import Blocks
 
 _LARGEST_IMMEDIATE = (1 << IMMEDIATE_BITS - 1) - 1
@@ -68,16 +68,29 @@ class WideProduct:
         return made
 
 
-def with_channels(operand: Expr, packed: Expr, parts: Parts, blocks: Blocks) -> Call:
-    """A move that puts the channels of ``packed``, an operand of a product, and numbers beside each other."""
+def with_channels(operand: Expr, packed: Expr, parts: Parts, blocks: Blocks, *, behind: bool = False) -> Call:
+    """A move that puts the channels of ``packed``, an operand of a product, and numbers beside each other. ``behind``:
+    it does what the move does that ``packed`` is, too."""
     own = np.arange(packed.tensor_type.size // (blocks.batch * blocks.sub_block)).reshape(packed.shape[:-2])
+    sources: tuple[Expr, ...] = (packed,)
+    before = move_before(packed) if behind else None
+    if before is not None:
+        sources, own = before[0], before[1].reshape(own.shape)
     entries = [own if number is None else np.full(own.shape, entry_of_fill(number)) for number in parts]
     shape = _wide(operand.shape, parts)
     name = f"{operand.span.node or 'product'}.channels"
-    x = Var("x0", packed.tensor_type)
-    body = move_call(name, np.concatenate(entries, axis=1).ravel(), (x,), blocks, blocks.activation_shape(shape))
+    params = tuple(Var(f"x{number}", source.tensor_type) for number, source in enumerate(sources))
+    body = move_call(name, np.concatenate(entries, axis=1).ravel(), params, blocks, blocks.activation_shape(shape))
     attrs = Attrs({"name": name, "primitive": True, "anchor": "move", "shape": shape, "macs": 0})
-    return call(Function((x,), body, attrs), packed, span=operand.span)
+    return call(Function(params, body, attrs), *sources, span=operand.span)
+
+
+def move_before(packed: Expr) -> tuple[tuple[Expr, ...], Array] | None:
+    """What a move of the core moves, and its entries; None for what is no move."""
+    if not isinstance(packed, Call) or not isinstance(packed.op, Function):
+        return None
+    entries = entries_of(packed.op)
+    return (packed.args, entries) if entries is not None else None
 
 
 def _wide(shape: Sequence[int], parts: Parts) -> tuple[int, ...]:
