@@ -6,6 +6,7 @@ machine's own on the loopback address. The exit status says whether all results 
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import time
@@ -130,6 +131,7 @@ def print_comparisons(console: Console, found: list[Comparison]) -> None:
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     console = Console(width=None if sys.stdout.isatty() else 120)
     core = find_board(BOARD).default_core
     started = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from pathlib import Path
 
@@ -22,6 +23,7 @@ RTL_IMAGES = 50
 
 def main() -> None:
     """Print where each layer runs, what it costs, how many digits are read correctly, and the agreement."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     console = Console()
     _, test = split_digits()
     started = time.perf_counter()

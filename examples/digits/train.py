@@ -5,6 +5,7 @@ Seeded: the same machine and library versions give the same file. Takes half a m
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,7 @@ def accuracy_with_onnxruntime(path: Path, digits: Digits) -> float:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     train_digits, test_digits = split_digits()
     parameters = train(train_digits)
     float_answers = logits(parameters, test_digits.images).argmax(axis=1)

@@ -25,6 +25,14 @@ def test_other_byte_orders_become_this_machines() -> None:
     np.testing.assert_array_equal(found, [1.5, -2.0])
 
 
+def test_masked_elements_have_no_value() -> None:
+    masked = np.ma.masked_greater(np.arange(4.0, dtype=np.float32), 2)
+    with pytest.raises(InputError, match=r"input 'x' has masked elements.*; hint: .*filled"):
+        named_inputs(masked, ["x"])
+    (found,) = named_inputs(masked[:2], ["x"]).values()
+    np.testing.assert_array_equal(found, [0, 1])
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [

@@ -39,7 +39,7 @@ def named_inputs(inputs: Mapping[str, Array] | Array, names: Sequence[str]) -> d
     copy, where they are in this machine's memory: they must not be written to before the caller is done.
 
     Raises :class:`InputError` for inputs that are missing or unknown, for strings that are none, and for arrays that
-    are on another device or that NumPy cannot hold.
+    have masked elements, are on another device or that NumPy cannot hold.
     """
     if not isinstance(inputs, Mapping):
         if len(names) != 1:
@@ -67,6 +67,9 @@ def _native(name: str, value: Any) -> Array:
 
 def _shared(name: str, value: Any) -> Any:
     """What another library holds, as an array of NumPy's in the same memory; anything else as it is."""
+    if np.ma.is_masked(value):
+        raise InputError(f"input {name!r} has masked elements, which have no value",
+                         hint="give them one: the array's filled(0)")  # fmt: skip
     if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
         return value
     kind, number = map(int, value.__dlpack_device__())
