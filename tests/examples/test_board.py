@@ -16,7 +16,7 @@ WITHOUT_DAEMON = """
 import runpy, sys
 from weft.boards import loopback
 loopback.daemon_missing = lambda: loopback.INSTALL
-runpy.run_path(sys.argv[1], run_name="__main__")
+runpy.run_path(sys.argv.pop(), run_name="__main__")
 """
 
 
