@@ -28,10 +28,11 @@ def rows_as_pixels(module: Module) -> Module:
     for node in order:
         for child in dict.fromkeys(node.children):
             readers.setdefault(child, []).append(node)
+    for_products = _for_products(order, readers)
     memo: dict[Expr, Expr] = {}
     for node in order:
-        steps = _steps(node, readers)
-        if steps and _is_of_host(steps[0].args[0]) and _is_for_products(node, readers):
+        steps = _steps(node, readers) if node in for_products else []
+        if steps and _is_of_host(steps[0].args[0]):
             memo[node] = _with_pixels(steps, memo)
         else:
             memo[node] = with_children(node, tuple(memo[child] for child in node.children))
@@ -77,14 +78,17 @@ def _is_of_host(value: Expr) -> bool:
     return made or isinstance(value, Var)
 
 
-def _is_for_products(node: Expr, readers: Readers) -> bool:
-    """Whether all that reads a value, through moves, are products of computed tensors."""
-    reading = readers.get(node, ())
-    return bool(reading) and all(
-        isinstance(reader, Call)
-        and (reader.op == "product" or (move_of(reader) is not None and _is_for_products(reader, readers)))
-        for reader in reading
-    )
+def _for_products(order: Sequence[Expr], readers: Readers) -> set[Expr]:
+    """The values that only products of computed tensors read, through moves."""
+    found: set[Expr] = set()
+    for node in reversed(order):
+        reading = readers.get(node, ())
+        if reading and all(
+            isinstance(reader, Call) and (reader.op == "product" or (reader in found and move_of(reader) is not None))
+            for reader in reading
+        ):
+            found.add(node)
+    return found
 
 
 def _with_pixels(steps: Sequence[Call], memo: Mapping[Expr, Expr]) -> Call:
