@@ -355,14 +355,22 @@ def integer_graph(source: str | Path | bytes | Any, model: CompiledModel, intege
         from .compiler.graph.ir import Module
         from .compiler.passes.pipeline import PassOptions, run_passes
         from .compiler.targets.accel.target import passes_to_integers
-        from .verify import VerifyError
+        from .verify import VerifyError, require_programs
 
+    require_programs(model)
     scope = integers if integers is not None else model.witness.integers if model.witness is not None else ""
     if isinstance(source, Module):
         module = source
     else:
         shapes = {spec.name: spec.shape for spec in model.inputs}
-        module, _ = module_and_tail(read(source), shapes, require_quantised=True)
+        file = read(source)
+        known = [each.name for each in file.inputs({})]
+        if not set(shapes) <= set(known):
+            raise VerifyError(
+                f"{model.name!r} was made of another model: its inputs are {', '.join(shapes)}, and those of the model "
+                f"{', '.join(known)}", hint="give the model that was compiled",
+            )  # fmt: skip
+        module, _ = module_and_tail(file, shapes, require_quantised=True)
     if module.stage != "source":
         raise VerifyError(f"the model is at stage {module.stage!r}, but must be as it was read")
     cores = model.on_core.cores or (model.config,)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import onnx
+import onnx.parser
 import pytest
 import weft
 from typer.testing import CliRunner
@@ -62,9 +64,26 @@ def test_a_wrong_program_has_status_1(artifact: Path, tmp_path: Path) -> None:
 
 def test_a_model_for_a_processor_has_no_programs_to_prove(tmp_path: Path) -> None:
     weft.save(weft.compile(DIGITS, target="cpu"), tmp_path / "cpu.weft")
-    result = CliRunner().invoke(app, ["verify", str(tmp_path / "cpu.weft")])
+    for model in ([], ["-m", str(DIGITS)], ["-m", str(other_model(tmp_path))]):
+        result = CliRunner().invoke(app, ["verify", str(tmp_path / "cpu.weft"), *model])
+        assert result.exit_code != 0
+        assert "runs on a core" in str(result.exception)
+
+
+def test_another_model_is_named(artifact: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["verify", str(artifact), "-m", str(other_model(tmp_path))])
     assert result.exit_code != 0
-    assert "runs on a core" in str(result.exception)
+    assert "made of another model: its inputs are image, and those of the model a, b" in str(result.exception)
+
+
+def other_model(folder: Path) -> Path:
+    """An addition, in floats."""
+    path = folder / "sum.onnx"
+    onnx.save(onnx.parser.parse_model(SUM), path)
+    return path
+
+
+SUM = """<ir_version: 8, opset_import: ["" : 17]> sum (float[N] a, float[N] b) => (float[N] y) { y = Add (a, b) }"""
 
 
 def test_a_seed_that_is_no_number_is_refused(artifact: Path) -> None:

@@ -31,7 +31,7 @@ def verify(
     artifact: Annotated[Path, typer.Argument(help="What 'weft compile' wrote.")],
     model: Annotated[
         Path | None,
-        input_file("--model", "-m", help="The ONNX model that it was made of. Without: the artifact's own graph."),
+        input_file("--model", "-m", help="The model that it was made of. Without: the artifact's own graph."),
     ] = None,
     kernels: KernelsOption = None,
     signature: SignatureOption = None,

@@ -2,6 +2,6 @@
 
 from .certificate import Alarm, Certificate
 from .errors import VerifyError
-from .verifier import verify
+from .verifier import require_programs, verify
 
-__all__ = ["Alarm", "Certificate", "VerifyError", "verify"]
+__all__ = ["Alarm", "Certificate", "VerifyError", "require_programs", "verify"]

@@ -63,10 +63,15 @@ def verify(
     return replace(worst, error=prod(each.error for each in made), seed=chosen)
 
 
-def _witness(model: CompiledModel) -> tuple[Module, dict[Call, str]]:
-    """The packed graph of a model and the names of its values."""
+def require_programs(model: CompiledModel) -> None:
+    """:class:`VerifyError` for a model without programs."""
     if model.core is None:
         raise VerifyError(f"nothing of {model.name!r} runs on a core", hint="compile it with target 'accel'")
+
+
+def _witness(model: CompiledModel) -> tuple[Module, dict[Call, str]]:
+    """The packed graph of a model and the names of its values."""
+    require_programs(model)
     if model.witness is None:
         raise VerifyError(f"{model.name!r} does not say what its programs compute", hint="compile it again")
     try:
