@@ -54,8 +54,12 @@ def test_what_is_wrong_is_named_with_its_place(text: str, problem: str, tmp_path
 
 
 def test_weights_are_of_each_core_and_come_back() -> None:
-    assert SystemConfig(cores=(TINY, TINY)).weights == (1, 1)
+    plain = SystemConfig(cores=(TINY, TINY))
+    assert plain == SystemConfig(cores=(TINY, TINY), weights=(1, 1))
+    assert [plain.weight_of(core) for core in range(2)] == [1, 1]
+    assert replace(plain, cores=(TINY,) * 3, ports=()).weights == ()
     system = SystemConfig(cores=(TINY, TINY, TINY), ports=(0, 1, 0), weights=(4, 1, 2))
+    assert [system.weight_of(core) for core in range(3)] == [4, 1, 2]
     assert SystemConfig.from_json(system.to_json()) == system
 
 

@@ -95,7 +95,7 @@ class System(wiring.Component):
             if len(members) == 1:
                 connect(m, cores[members[0]].m_axi, flipped(outside))
                 continue
-            weights = [self.config.weights[number] for number in members]
+            weights = [self.config.weight_of(number) for number in members]
             arbiter = Arbiter([configs[number] for number in members], weights=weights, shares_reads=shares)
             m.submodules[f"arbiter_{port}"] = arbiter
             connect(m, arbiter.port, flipped(outside))

@@ -29,8 +29,8 @@ class SystemConfig:
         For each core the number of its memory port; by default all share port 0. Ports count from 0 without a gap. An
         arbiter stands in front of a port that several cores share, and nothing in front of one that a core has alone.
     weights
-        For each core how many bursts its turn at the arbiter has at most, 1 to 15; by default 1 each. One that asks for
-        nothing passes its turn on.
+        For each core how many bursts its turn at the arbiter has at most, 1 to 15; none where each has 1. One that asks
+        for nothing passes its turn on.
     shared_reads
         Whether one read of the memory answers all cores of a port that read the same weights (:mod:`.shared_reads`).
     relay
@@ -93,8 +93,8 @@ class SystemConfig:
     def _check_weights(self) -> None:
         if not isinstance(self.weights, Sequence) or isinstance(self.weights, str):
             raise ConfigError(f"weights must be a list of numbers, not {self.weights!r:.80}", at="weights")
-        given = tuple(self.weights) or (1,) * len(self.cores)
-        if len(given) != len(self.cores):
+        given = tuple(self.weights)
+        if given and len(given) != len(self.cores):
             raise ConfigError(f"{len(given)} weights for {len(self.cores)} cores", at="weights",
                               hint="give the weight of each core, or none: then all have the same")  # fmt: skip
         weights = []
@@ -107,7 +107,7 @@ class SystemConfig:
                 raise ConfigError(f"core {number} has port {self.ports[number]} alone, so it waits for no turn",
                                   at=f"weights[{number}]", hint="give it weight 1, or cores the same port")  # fmt: skip
             weights.append(weight)
-        object.__setattr__(self, "weights", tuple(weights))
+        object.__setattr__(self, "weights", tuple(weights) if max(weights, default=1) > 1 else ())
 
     @property
     def port_count(self) -> int:
@@ -117,6 +117,10 @@ class SystemConfig:
     def cores_of(self, port: int) -> tuple[int, ...]:
         """Numbers of the cores on a port, ascending: the order of their turns."""
         return tuple(core for core, own in enumerate(self.ports) if own == port)
+
+    def weight_of(self, core: int) -> int:
+        """Bursts of a core's turn at its arbiter."""
+        return self.weights[core] if self.weights else 1
 
     @property
     def bus_bytes(self) -> int:

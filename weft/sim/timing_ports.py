@@ -92,7 +92,7 @@ def predict_together(
         asked[place].window_start = program.window_start
         asked[place].port = config.ports[core]
         asked[place].arbiter = config.ports[core] in arbiters
-        asked[place].weight = config.weights[core]
+        asked[place].weight = config.weight_of(core)
     results = (timing_interface.Result * len(ran))()
     use = (timing_interface.PortUse * len(ran))()
     banks, dram_use = describe_banks(dram), Use()
