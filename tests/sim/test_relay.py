@@ -95,7 +95,7 @@ def test_a_pipeline_hands_on_without_the_host(rtl: RtlSystem, functional: Functi
     assert got.spans[0][2].start == got.spans[2][0].stop + HANDOVER_CYCLES  # room in the first window again
     for every_cycle in (False, True):
         assert predict_relay(RELAY, plan, timed, 5, memory, every_cycle=every_cycle).spans == got.spans, STALE
-    apart = replace(RELAY, ports=(0, 1, 2))
+    apart = replace(RELAY, ports=(0, 1, 2), weights=())
     alone, stepped = predict_relay(apart, plan, timed, 5, memory), predict_relayed(apart, plan, timed, 5, memory)
     assert alone == stepped
 
@@ -138,7 +138,7 @@ def test_turns_begin_once_all_have_ended_the_one_before(rtl: RtlSystem, function
         assert [span.start for span in after] == [begun] * 3
     for every_cycle in (False, True):
         assert predict_relay(RELAY, plan, timed, 4, memory, every_cycle=every_cycle).spans == got.spans, STALE
-    apart = replace(RELAY, ports=(0, 1, 2))
+    apart = replace(RELAY, ports=(0, 1, 2), weights=())
     alone, stepped = predict_relay(apart, plan, timed, 4, memory), predict_relayed(apart, plan, timed, 4, memory)
     assert alone == stepped
     # A start by the host runs the programs of the registers again.
