@@ -2,6 +2,8 @@
 
 import sys
 
+from .imports import IMPORTS
+
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as a shell has it."""
 
@@ -9,7 +11,8 @@ INTERRUPTED = 130
 def main() -> None:
     """Entry point. Ctrl-C is quiet while the command is still being imported, too."""
     try:
-        from .cli import main as command
+        with IMPORTS:
+            from .cli import main as command
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     command()
