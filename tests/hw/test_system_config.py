@@ -58,6 +58,7 @@ def test_weights_are_of_each_core_and_come_back() -> None:
     assert plain == SystemConfig(cores=(TINY, TINY), weights=(1, 1))
     assert [plain.weight_of(core) for core in range(2)] == [1, 1]
     assert replace(plain, cores=(TINY,) * 3, ports=()).weights == ()
+    assert SystemConfig(cores=(TINY, TINY), weights=(1, 15)).weight_of(1) == 15
     system = SystemConfig(cores=(TINY, TINY, TINY), ports=(0, 1, 0), weights=(4, 1, 2))
     assert [system.weight_of(core) for core in range(3)] == [4, 1, 2]
     assert SystemConfig.from_json(system.to_json()) == system

@@ -6,9 +6,12 @@ import weft
 from weft.compiler.graph import GraphError, Module
 from weft.compiler.model import CompiledModel, HostProgram, HostStep
 from weft.compiler.passes import check_stage
-from weft.compiler.targets.cpu.processor import host_target
+from weft.compiler.targets.cpu.processor import executable_here, host_target
 from weft.compiler.targets.cpu.target import Cpu
 from weft.compiler.targets.loops.prepare import prepare
+
+WITHOUT_DOT_PRODUCTS = [name for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4") if name in executable_here()]
+"""Levels of x86 that this machine executes whose bytes become words."""
 
 
 def program_of(model: CompiledModel) -> HostProgram:

@@ -8,15 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Constant, TensorType, Var, call
-from weft.compiler.targets.cpu.processor import PRETENDED, executable_here, named_target
+from weft.compiler.targets.cpu.processor import PRETENDED, named_target
 from weft.compiler.targets.cpu.single_pixels import pixel_block
 
-from .programs import program_of
+from .programs import WITHOUT_DOT_PRODUCTS, program_of
 from .test_convolution import requantised
 from .test_link import bytes_, check, floats, module_of
-
-LEVELS = [name for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4") if name in executable_here()]
-"""Without dot products."""
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +21,7 @@ def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
 
 
-@pytest.mark.skipif(not LEVELS, reason="this machine executes no level of x86")
+@pytest.mark.skipif(not WITHOUT_DOT_PRODUCTS, reason="this machine executes no level of x86")
 @settings(max_examples=1, deadline=None)
 @given(st.data())
 def test_any_sizes(data: st.DataObject) -> None:
@@ -32,7 +29,7 @@ def test_any_sizes(data: st.DataObject) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not LEVELS, reason="this machine executes no level of x86")
+@pytest.mark.skipif(not WITHOUT_DOT_PRODUCTS, reason="this machine executes no level of x86")
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_of_many_sizes(data: st.DataObject) -> None:
@@ -58,17 +55,17 @@ def any_sizes(data: st.DataObject) -> None:
         window = bytes_(8, groups * taken, *[3] * axes)
         results.append(requantised(call(name, image, window, pads=(1,) * (2 * axes), pad_value=-128)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(PRETENDED, draw(st.sampled_from(LEVELS)))
+        patch.setenv(PRETENDED, draw(st.sampled_from(WITHOUT_DOT_PRODUCTS)))
         patch.setattr("weft.compiler.targets.cpu.single_pixels.PIXELS_SHARE", draw(st.sampled_from([4, 1 << 12])))
         patch.setattr("weft.compiler.targets.cpu.single_pixels.FEWEST_BLOCKS", draw(st.sampled_from([2, 8])))
         patch.setattr("weft.compiler.targets.cpu.single_pixels.FEWEST_PIXELS", draw(st.sampled_from([8, 48])))
         check(module_of(*results, params=(x,)), threads=draw(st.sampled_from([1, 2])))
 
 
-@pytest.mark.skipif(not LEVELS, reason="this machine executes no level of x86")
+@pytest.mark.skipif(not WITHOUT_DOT_PRODUCTS, reason="this machine executes no level of x86")
 def test_pixels_of_several_rows_make_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of rows of seven pixels a tile of six would leave five empty places in each."""
-    monkeypatch.setenv(PRETENDED, LEVELS[0])
+    monkeypatch.setenv(PRETENDED, WITHOUT_DOT_PRODUCTS[0])
     x = Var("x", TensorType((1, 32, 7, 7), "int8"))
     image = requantised(call("conv2d", x, bytes_(32, 32, 1, 1)))
     sums = call("conv2d", image, bytes_(64, 32, 1, 1))
@@ -90,10 +87,10 @@ def test_blocks_of_pixels(sizes: tuple[int, ...], nbytes: int, wanted: int) -> N
     assert pixel_block(sizes, nbytes, float, target) == wanted
 
 
-@pytest.mark.skipif(not LEVELS, reason="this machine executes no level of x86")
+@pytest.mark.skipif(not WITHOUT_DOT_PRODUCTS, reason="this machine executes no level of x86")
 def test_floats_of_many_channels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of pixels that would lie a part of the nearest cache apart have gaps between them."""
-    monkeypatch.setenv(PRETENDED, LEVELS[0])
+    monkeypatch.setenv(PRETENDED, WITHOUT_DOT_PRODUCTS[0])
     x = Var("x", TensorType((2, 8, 3, 5), "float32"))
     image = call("nn.conv2d", x, floats(512, 8, 1, 1))
     value = call("nn.conv2d", image, floats(32, 512, 1, 1), strides=(2, 1))

@@ -9,16 +9,13 @@ import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Constant, TensorType, Var, call, evaluate
-from weft.compiler.targets.cpu.processor import PRETENDED, executable_here
+from weft.compiler.targets.cpu.processor import PRETENDED
 from weft.compiler.targets.cpu.winograd import POSITIONS, chosen_blocks
 from weft.compiler.targets.loops.winograd import TiledAxis, Winograd
 
-from .programs import compiled
+from .programs import WITHOUT_DOT_PRODUCTS, compiled
 from .test_convolution import requantised
 from .test_link import bytes_, check, module_of
-
-WITHOUT = [name for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4") if name in executable_here()]
-"""Levels whose bytes become words."""
 
 
 def forms(model: weft.CompiledModel) -> list[str]:
@@ -30,7 +27,7 @@ def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
 
 
-@pytest.mark.skipif(not WITHOUT, reason="this machine executes no level of x86")
+@pytest.mark.skipif(not WITHOUT_DOT_PRODUCTS, reason="this machine executes no level of x86")
 @settings(max_examples=2, deadline=None)
 @given(st.data())
 def test_any_sizes(data: st.DataObject) -> None:
@@ -38,7 +35,7 @@ def test_any_sizes(data: st.DataObject) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not WITHOUT, reason="this machine executes no level of x86")
+@pytest.mark.skipif(not WITHOUT_DOT_PRODUCTS, reason="this machine executes no level of x86")
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_of_many_sizes(data: st.DataObject) -> None:
@@ -66,17 +63,17 @@ def any_sizes(data: st.DataObject) -> None:
     sums = call(name, image, bytes_(groups * made, taken, *kernel), **attrs)
     results = (requantised(sums),) if draw(st.booleans()) else (sums, requantised(sums))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(PRETENDED, draw(st.sampled_from(WITHOUT)))
+        patch.setenv(PRETENDED, draw(st.sampled_from(WITHOUT_DOT_PRODUCTS)))
         patch.setattr("weft.compiler.targets.cpu.winograd.WORTH", 9.0)
         patch.setattr("weft.compiler.targets.cpu.winograd.POSITIONS", draw(st.sampled_from([8, POSITIONS])))
         model = check(module_of(*results, params=(x,)), threads=draw(st.sampled_from([1, 2])))
     assert len(forms(model)) == 1
 
 
-@pytest.mark.skipif(not WITHOUT, reason="this machine executes no level of x86")
+@pytest.mark.skipif(not WITHOUT_DOT_PRODUCTS, reason="this machine executes no level of x86")
 @pytest.mark.parametrize("shape", [(14, 18), (1, 40)])
 def test_the_ends_are_exact(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(PRETENDED, WITHOUT[-1])
+    monkeypatch.setenv(PRETENDED, WITHOUT_DOT_PRODUCTS[-1])
     random = np.random.default_rng(1)
     kernel = (3 if shape[0] > 1 else 1, 3)
     weights = random.choice(np.array([-128, 127], np.int8), (32, 32, *kernel))

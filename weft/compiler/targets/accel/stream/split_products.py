@@ -71,8 +71,8 @@ class Product:
         part = replace(
             gemm, levels=len(levels), dst=gemm.dst + to_dst, src=gemm.src + to_src, wgt=gemm.wgt + to_wgt
         )  # fmt: skip
-        written = _access(Memory.ACC, part.dst, levels, 1)
-        reads = _access(Memory.INP, part.src, levels, 2), _access(Memory.WGT, part.wgt, levels, 3), written
+        written = access_of(Memory.ACC, part.dst, levels, 1)
+        reads = access_of(Memory.INP, part.src, levels, 2), access_of(Memory.WGT, part.wgt, levels, 3), written
         return Issue(part, reads, (written,), whole.layer, whole.tile)
 
 
@@ -147,7 +147,8 @@ def _long_enough(product: Product) -> bool:
     return groups <= MOST_PARTS_OF_PRODUCT and prod(level[0] for level in below) >= SMALLEST_PART_MICRO_OPS
 
 
-def _access(memory: Memory, start: int, levels: Sequence[Level], operand: int) -> Access:
+def access_of(memory: Memory, start: int, levels: Sequence[Level], operand: int) -> Access:
+    """What an instruction touches through ``levels``, by the place of its stride there."""
     moving = [(level[0], level[operand]) for level in levels if level[operand]]
     return Access(memory, start, tuple(extent for extent, _ in moving), tuple(stride for _, stride in moving))
 

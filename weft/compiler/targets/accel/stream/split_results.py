@@ -16,13 +16,11 @@ from .....hw.config import CoreConfig
 from .....hw.isa import Engine, Gemm, Instruction, Loop, Store, Vector
 from .....hw.memories import Memory
 from .accesses import Ints
+from .split_products import Level, access_of
 from .stream import Access, Issue, dram_access
 
 SMALLEST_PART_RESULTS = 4
 """Entries of a part but the last."""
-
-Level = tuple[int, int, int, int]
-"""Extent and strides (dst, a, b) of a loop."""
 
 
 def split_results(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
@@ -120,11 +118,11 @@ def _vectors(issue: Issue, vector: Vector, levels: Sequence[Level], cuts: Sequen
             b=vector.b + (0 if vector.b_immediate else first * to_b),
         )  # fmt: skip
         loops = [*inner, (held, to_dst, to_a, to_b)]
-        reads = [_access(Memory.ACC, part.a, loops, 2), *own]
+        reads = [access_of(Memory.ACC, part.a, loops, 2), *own]
         if part.b_entries:
-            factors = _access(Memory.ACC, part.b, loops, 3)
+            factors = access_of(Memory.ACC, part.b, loops, 3)
             reads.append(replace(factors, extents=(*factors.extents, part.b_entries), strides=(*factors.strides, 1)))
-        found.append(Issue(part, tuple(reads), (_access(Memory.OUT, part.dst, loops, 1),), issue.layer, issue.tile))
+        found.append(Issue(part, tuple(reads), (access_of(Memory.OUT, part.dst, loops, 1),), issue.layer, issue.tile))
     return found
 
 
@@ -139,8 +137,3 @@ def _stores(config: CoreConfig, issue: Issue, store: Store, cuts: Sequence[int])
         written = dram_access(config, part.offset, part.rows, part.columns, part.stride, config.out_bytes)
         found.append(Issue(part, (read,), (written,), issue.layer, issue.tile))
     return found
-
-
-def _access(memory: Memory, start: int, levels: Sequence[Level], operand: int) -> Access:
-    moving = [(level[0], level[operand]) for level in levels if level[operand]]
-    return Access(memory, start, tuple(extent for extent, _ in moving), tuple(stride for _, stride in moving))
