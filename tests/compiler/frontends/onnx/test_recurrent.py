@@ -137,7 +137,7 @@ def test_two_directions_give_what_onnxruntime_gives(op: str, batch: int, extra: 
         shape = [size.dim_value for size in each.type.tensor_type.shape.dim]
         values = random.integers(1, 6, shape).astype(np.int32), random.standard_normal(shape).astype(np.float32)
         inputs[each.name] = values[each.name != "lengths"]
-    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)
+    wanted = precise_session(model.SerializeToString()).run(None, inputs)
     found = operator_sweep.evaluate(from_onnx(model, require_quantised=False), inputs)
     for array, right in zip(found.values(), wanted, strict=True):
         np.testing.assert_allclose(array, right, atol=1e-5)
