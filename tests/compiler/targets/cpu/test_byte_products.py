@@ -11,10 +11,7 @@ from weft.compiler.targets.cpu.processor import host_target
 
 from .test_link import check, kinds, module_of
 
-
-@pytest.fixture(autouse=True)
-def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
+pytestmark = pytest.mark.usefixtures("small_models_use_threads")
 
 
 def dense(x: Expr, channels: int, random: np.random.Generator, *, narrow: bool = True) -> Expr:

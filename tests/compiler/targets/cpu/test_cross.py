@@ -39,9 +39,7 @@ def processor(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(autouse=True)
-def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
+pytestmark = pytest.mark.usefixtures("small_models_use_threads")
 
 
 def module_of(*results: Expr, params: tuple[Var, ...]) -> Module:

@@ -24,9 +24,7 @@ from .test_link import bytes_, check, floats, kinds, module_of
 DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 
 
-@pytest.fixture(autouse=True)
-def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
+pytestmark = pytest.mark.usefixtures("small_models_use_threads")
 
 
 def test_this_machine_is_taken_for_the_level(level: str) -> None:

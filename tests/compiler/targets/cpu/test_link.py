@@ -25,9 +25,7 @@ ROOT = Path(weft.__file__).parents[1]
 GENERATOR = np.random.default_rng(0)
 
 
-@pytest.fixture(autouse=True)
-def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
+pytestmark = pytest.mark.usefixtures("small_models_use_threads")
 
 
 def floats(*shape: int) -> Constant:

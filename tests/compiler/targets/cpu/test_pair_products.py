@@ -41,9 +41,7 @@ LEADS = st.sampled_from([((), ()), ((3,), ()), ((2, 1), (3,)), ((1,), (2,)), ((2
 needs_pairs = pytest.mark.skipif(not HOST.pairs, reason="this processor has no products of bfloat16 by twos")
 
 
-@pytest.fixture(autouse=True)
-def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
+pytestmark = pytest.mark.usefixtures("small_models_use_threads")
 
 
 @pytest.fixture

@@ -15,10 +15,7 @@ from .programs import WITHOUT_DOT_PRODUCTS, program_of
 from .test_convolution import requantised
 from .test_link import bytes_, check, floats, module_of
 
-
-@pytest.fixture(autouse=True)
-def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
+pytestmark = pytest.mark.usefixtures("small_models_use_threads")
 
 
 @pytest.mark.skipif(not WITHOUT_DOT_PRODUCTS, reason="this machine executes no level of x86")

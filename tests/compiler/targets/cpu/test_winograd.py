@@ -22,9 +22,7 @@ def forms(model: weft.CompiledModel) -> list[str]:
     return [layer.form.partition("; ")[2] for layer in model.layers if "Winograd" in layer.form]
 
 
-@pytest.fixture(autouse=True)
-def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
+pytestmark = pytest.mark.usefixtures("small_models_use_threads")
 
 
 @pytest.mark.skipif(not WITHOUT_DOT_PRODUCTS, reason="this machine executes no level of x86")

@@ -13,9 +13,7 @@ from ..cpu.test_link import check, kinds, module_of
 RANDOM = np.random.default_rng(3)
 
 
-@pytest.fixture(autouse=True)
-def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
+pytestmark = pytest.mark.usefixtures("small_models_use_threads")
 
 
 def image(dtype: str = "float32", channels: int = 16, batch: int = 1) -> Var:

@@ -27,9 +27,7 @@ IMAGE = TensorType((1, 16, 6, 7), "float32")
 X = Var("x", IMAGE)
 
 
-@pytest.fixture(autouse=True)
-def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
+pytestmark = pytest.mark.usefixtures("small_models_use_threads")
 
 
 def linked(*results: Expr, threads: int = 1) -> CompiledModel:
