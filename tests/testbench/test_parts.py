@@ -17,7 +17,7 @@ from weft.testbench import build
 from weft.testbench.build import require_cocotb, visible_signals
 from weft.testbench.coverage import Coverage, Unreachable, read_hits
 from weft.testbench.errors import BenchError
-from weft.testbench.parts import FOLDER, find_parts, outcome_lines, parts_table, waves_line
+from weft.testbench.parts import FOLDER, files_with, find_parts, outcome_lines, parts_table, waves_line
 from weft.testbench.runner import RunOutcome, Settings, TestOutcome
 from weft.testbench.simulators import find_simulator
 
@@ -50,6 +50,34 @@ def test_list_shows_every_test() -> None:
     text = capture.get()
     assert "rows_cross_pages_and_end_within_words" in text
     assert "The store engine: every shape" in text
+
+
+def test_tests_that_do_not_exist_are_refused_before_a_simulator_is_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran: list[tuple[Path, object]] = []
+    outcome = RunOutcome(FOLDER / "store.py", 17, (TestOutcome("good", "", 0.2),), Path("log.txt"), None)
+    monkeypatch.setattr(hardware, "run_file", lambda file, *_, **how: (ran.append((file, how["only"])), outcome)[1])
+    assert run(app, ["test-hw", "--only", "zzz"], err) == 1
+    assert "--only: there is no test whose name contains 'zzz'" in capsys.readouterr().err
+    assert run(app, ["test-hw", "missing.py", "--only", "zzz"], err) == 1
+    assert "missing.py cannot be read: No such file or directory" in capsys.readouterr().err
+    assert not ran
+    assert run(app, ["test-hw", "--only", "write_buffer"], err) == 0  # other parts have no such test, and are no error
+    assert ran == [(FOLDER / "store.py", "write_buffer")]
+
+
+def test_files_whose_tests_are_made_while_they_run_may_have_any(tmp_path: Path) -> None:
+    made, plain = tmp_path / "made.py", tmp_path / "plain.py"
+    made.write_text("@cocotb.parametrize(x=[1, 2])\nasync def adds(dut, x): ...\n")
+    plain.write_text("@cocotb.test()\nasync def adds(dut): ...\n")
+    assert files_with("x=1", [made, plain]) == [made]
+    with pytest.raises(BenchError, match="there is no test whose name contains 'x=1'"):
+        files_with("x=1", [plain])
+    plain.write_text("async def")
+    with pytest.raises(BenchError, match=r"plain\.py is no Python: invalid syntax"):
+        files_with("adds", [plain])
 
 
 def test_failure_says_how_to_repeat_it_and_how_to_look() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +22,7 @@ from ..hw.system_config import SystemConfig, load_system
 from ..hw.verilog import emit_verilog, top_of
 from ..progress import progress
 from ..testbench.coverage import Coverage, read_hits
-from ..testbench.parts import find_parts, outcome_lines, parts_table, waves_line
+from ..testbench.parts import files_with, find_parts, outcome_lines, parts_table, waves_line
 from ..testbench.points import core_points, unreachable
 from ..testbench.runner import Settings, random_seed, run_failed, run_file
 from ..testbench.simulators import VERILATOR, find_simulator
@@ -161,6 +162,8 @@ def hardware_tests(
     if show:
         out.print(parts_table(files))
         return
+    if only is not None:
+        files = files_with(only, files)
     core, chosen = load_config(config), random_seed() if seed is None else seed
     find_simulator(sim)
     folder = Path("build") / "test-hw"
@@ -178,7 +181,13 @@ def hardware_tests(
         place = folder / file.stem
         with progress(file.stem, err) as status:
             outcome = run_file(
-                file, settings, place, waves=bool(waves), only=only, simulator=sim, progress=status.update
+                file,
+                settings,
+                place,
+                waves=bool(waves),
+                only=None if only is None else re.escape(only),
+                simulator=sim,
+                progress=status.update,
             )
         outcomes.append(outcome)
         show_text(outcome_lines(outcome, *again))

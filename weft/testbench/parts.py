@@ -39,10 +39,42 @@ def parts_table(files: list[Path]) -> Table:
     for column in ("part", "tests", "what"):
         table.add_column(column, overflow="fold")
     for file in files:
-        module = ast.parse(file.read_text())
-        tests = [node.name for node in module.body if isinstance(node, ast.AsyncFunctionDef) and node.decorator_list]
-        table.add_row(file.stem, "\n".join(tests), ast.get_docstring(module) or "")
+        module = _parsed(file)
+        table.add_row(file.stem, "\n".join(_tests(module)), ast.get_docstring(module) or "")
     return table
+
+
+def files_with(only: str, files: list[Path]) -> list[Path]:
+    """The files that have a test whose name contains ``only``, which is told before a simulator is built;
+    :class:`BenchError` if none has one. Files that make tests while they run may have one of any name.
+    """
+    modules = {file: _parsed(file) for file in files}
+    found = [file for file, module in modules.items()
+             if _makes_tests(module) or any(only in name for name in _tests(module))]  # fmt: skip
+    if not found:
+        raise BenchError(f"there is no test whose name contains {only!r}", at="--only",
+                         hint="`weft test-hw --list` shows all tests")  # fmt: skip
+    return found
+
+
+def _parsed(file: Path) -> ast.Module:
+    try:
+        return ast.parse(file.read_bytes(), str(file))
+    except OSError as error:
+        raise BenchError(f"{file} cannot be read: {error.strerror}", hint="a file of cocotb tests") from None
+    except (SyntaxError, ValueError) as error:
+        raise BenchError(f"{file} is no Python: {error}", hint="a file of cocotb tests") from None
+
+
+def _tests(module: ast.Module) -> list[str]:
+    return [node.name for node in module.body if isinstance(node, ast.AsyncFunctionDef) and node.decorator_list]
+
+
+def _makes_tests(module: ast.Module) -> bool:
+    """Whether names of tests are known only while the file runs: cocotb's ``parametrize`` and ``TestFactory``."""
+    names = {node.id for node in ast.walk(module) if isinstance(node, ast.Name)}
+    return bool((names | {node.attr for node in ast.walk(module) if isinstance(node, ast.Attribute)})
+                & {"parametrize", "TestFactory"})  # fmt: skip
 
 
 def outcome_lines(outcome: RunOutcome, *options: str) -> str:

@@ -98,10 +98,10 @@ def run_file(
     simulator: str = VERILATOR,
     progress: Progress | None = None,
 ) -> RunOutcome:
-    """Run a file's cocotb tests (``only``: those whose name contains it) with log, results and waveform in ``folder``.
+    """Run a file's cocotb tests with log, results and waveform in ``folder``.
 
-    ``simulator``: one that cocotb drives. :class:`BenchError` if there is nothing to run, no such simulator, or it ends
-    without results.
+    ``only``: those in whose name this regular expression is found. ``simulator``: one that cocotb drives.
+    :class:`BenchError` if there is nothing to run, no such simulator, or it ends without results.
     """
     require_cocotb()
     if not file.is_file():
@@ -142,7 +142,7 @@ def run_file(
     tests = _read_results(results) if results.exists() else ()
     if not tests:
         end = "".join(log.read_text().splitlines(keepends=True)[-20:]) if log.exists() else ""
-        what = f" whose name contains {only!r}" if only is not None else ""
+        what = f" with {only!r} in its name" if only is not None else ""
         raise BenchError(f"{file} ran no test{what}; the log {log} ends with\n{end}")
     options = () if simulator == VERILATOR else ("--sim", simulator)
     return RunOutcome(file, settings.seed, tests, log, dump, options)
