@@ -8,6 +8,7 @@ is an unknown function: of each element where it works element by element, other
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -231,12 +232,12 @@ def _byte_rearranged(x: OneByte, change: Callable[[Any], Any], keeps_channels: b
     is 0; other places that are filled up have none."""
     base, table = change(x.base), x.table
     if base.size <= x.base.size and (keeps_channels or table.shape[1] == 1):
-        return OneByte(base, without_repeats(table[:, : base.shape[1]]))
+        return replace(x, base=base, table=without_repeats(table[:, : base.shape[1]]))
     channels, more = x.base.shape[1], base.shape[1] - x.base.shape[1]
     if not keeps_channels or base.size * channels != x.base.size * base.shape[1]:
         return None
     own = np.broadcast_to(table, (len(table), channels))
-    return OneByte(base, np.concatenate([own, np.zeros((len(table), more), own.dtype)], 1))
+    return replace(x, base=base, table=np.concatenate([own, np.zeros((len(table), more), own.dtype)], 1))
 
 
 def _side_by_side(values: Sequence[Value]) -> Value:
@@ -278,7 +279,7 @@ def _of_one_byte(node: Call, operands: Sequence[Node], context: Context) -> Valu
     found = np.asarray(entry.numpy(*arguments, **dict(node.attrs)))
     if found.ndim != 2 or len(found) != len(function.table) or found.shape[1] not in (1, *function.base.shape[1:2]):
         return None
-    return of_byte(OneByte(function.base, found.astype(np.int64)), context.keys)
+    return of_byte(replace(function, table=found.astype(np.int64)), context.keys)
 
 
 # Moves
@@ -330,7 +331,7 @@ def _picked(sources: Sequence[Value], chosen: Array, is_place: Array, numbers: A
     of_byte = None
     only = sources[0].of_byte if len(sources) == 1 else None
     if only is not None and only.table.shape[1] == 1 and is_place.all():
-        of_byte = OneByte(pick([only.base], None), only.table)
+        of_byte = replace(only, base=pick([only.base], None))
 
     def make() -> tuple[Elements, Kinds]:
         return plain(pick([x.elements(context.keys) for x in sources], of_int(numbers)))

@@ -6,7 +6,7 @@ Whatever is computed here is written down from the contract, not from the graph'
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,9 @@ from ..roundings import FLOAT32, HALF_AWAY, HALF_EVEN, HALF_UP, TWO_ROUNDINGS
 from .errors import NotProvedError
 from .field import MOST_TERMS, Elements, Numbers, add, halves, join, matrix_product, multiply, of_int
 from .keyed import Keys
-from .normal_forms import BYTE, INT32, LARGEST, TABLE_ENTRIES, Kinds, extreme, looked_up, narrowed, numbers_digest
+from .normal_forms import BYTE, LARGEST, TABLE_ENTRIES, Kinds, extreme, looked_up, narrowed, numbers_digest
 from .normal_forms import requantise as requantised
-from .values import MOST_SIZE_OF_BYTE, Array, OneByte, Value, plain, without_repeats
+from .values import MOST_DEGREE_OF_BYTE, Array, OneByte, Value, plain, without_repeats
 
 Values = Sequence[Value]
 Constants = Sequence[Array]
@@ -99,16 +99,32 @@ def _taps(x: Any, attrs: Mapping[str, Any], kernel: Sequence[int]) -> Iterator[t
 
 
 def product(context: Context, values: Values, constants: Constants, attrs: Attributes) -> Value:
-    """Of two computed tensors, image by image."""
+    """Of two tensors, image by image; one of them may be a constant."""
     x, w = values
     zero_x, zero_w = attrs["zero_points"]
     first = add(x.elements(context.keys), of_int(-zero_x))
     second = add(w.elements(context.keys)[:, :, : attrs["outputs"], 0], of_int(-zero_w))
     images, channels, height, width = first.shape
     found = [matrix_product(second[image].T, first[image].reshape(channels, -1)) for image in range(images)]
-    size = channels * (x.size + abs(zero_x)) * (w.size + abs(zero_w))
+    low, high, size = _ends_of_product(x, zero_x, w, zero_w, channels)
     shape = (images, attrs["outputs"], height, width)
-    return _sums_of(np.stack(found).reshape(shape), *INT32, size, x.degree + w.degree)
+    return _sums_of(np.stack(found).reshape(shape), low, high, size, x.degree + w.degree)
+
+
+def _ends_of_product(x: Value, zero_x: int, w: Value, zero_w: int, channels: int) -> tuple[int, int, float]:
+    """Least and largest sum, and a bound of the coefficients: by the rows of the operand that is a constant, if one is,
+    else by how many products are added."""
+    for constant, zero, other, other_zero in ((x, zero_x, w, zero_w), (w, zero_w, x, zero_x)):
+        if constant.numbers is not None and constant.is_byte:  # others could overflow here
+            rows = constant.numbers - zero
+            positive, negative = np.maximum(rows, 0).sum(1), np.minimum(rows, 0).sum(1)
+            least, most = other.low - other_zero, other.high - other_zero
+            low = (positive * least + negative * most).min(initial=0)
+            high = (positive * most + negative * least).max(initial=0)
+            weight = float((positive - negative).max(initial=1))
+            return int(low), int(high), weight * (other.size + abs(other_zero))
+    ends = [(a - zero_x) * (b - zero_w) * channels for a in (x.low, x.high) for b in (w.low, w.high)]
+    return min(ends), max(ends), channels * (x.size + abs(zero_x)) * (w.size + abs(zero_w))
 
 
 def sum_pool(context: Context, values: Values, constants: Constants, attrs: Attributes) -> Value:
@@ -147,12 +163,14 @@ def max_pool(context: Context, values: Values, constants: Constants, attrs: Attr
 
 
 def as_function_of_byte(x: Value) -> OneByte | None:
-    """A value as a function of one of at most 256 numbers, if it is one."""
+    """A value as a function of one of at most 256 numbers, if it is one. A straight one stays a polynomial, so what
+    has a higher degree than a byte may have is none."""
     if x.of_byte is not None:
         return x.of_byte
-    if x.high - x.low >= TABLE_ENTRIES or x.kind.any():
+    if x.high - x.low >= TABLE_ENTRIES or x.degree > MOST_DEGREE_OF_BYTE or x.kind.any():
         return None
-    return OneByte(add(x.open_elements, of_int(-x.low)), np.arange(x.low, x.high + 1)[:, None])
+    base = add(x.open_elements, of_int(-x.low))
+    return OneByte(base, np.arange(x.low, x.high + 1)[:, None], x.size + abs(x.low), x.degree)
 
 
 def _elementwise(
@@ -168,15 +186,14 @@ def _elementwise(
     table = of_numbers(*(each.table for each in functions if each is not None))
     if np.abs(table).max(initial=0) > 1 << 56:
         return of_values()
-    return of_byte(OneByte(first.base, table), context.keys)
+    return of_byte(replace(first, table=table), context.keys)
 
 
 def of_byte(made: OneByte, keys: Keys) -> Value:
     """The value that a function gives. Channels that have one table need none each, so that it may be moved."""
-    made = OneByte(made.base, without_repeats(made.table))
-    table = made.table
-    size = max(float(np.abs(table).max(initial=1)), 1) * MOST_SIZE_OF_BYTE
-    return Value(lambda: plain(made.elements(keys)), int(table.min()), int(table.max()), size, 2, made)
+    made = replace(made, table=without_repeats(made.table))
+    low, high = int(made.table.min()), int(made.table.max())
+    return Value(lambda: plain(made.elements(keys)), low, high, made.size, max(made.base_degree, 1), made)
 
 
 def _same(a: Elements, b: Elements) -> bool:

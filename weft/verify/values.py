@@ -35,10 +35,19 @@ def check_size(size: float, what: str) -> None:
 @dataclass(frozen=True, eq=False)
 class OneByte:
     """A function of one value of at most 256 numbers. ``base``: the value, (N, C, ...), counted from its least number;
-    ``table``: for each channel (or all) the results for 0, 1, ..., whole numbers before they wrap."""
+    ``table``: for each channel (or all) the results for 0, 1, ..., whole numbers before they wrap. ``base_size``,
+    ``base_degree``: bounds of the base as a polynomial."""
 
     base: Elements
     table: Numbers  # (numbers, C) or (numbers, 1)
+    base_size: float = MOST_SIZE_OF_BYTE
+    base_degree: float = MOST_DEGREE_OF_BYTE
+
+    @property
+    def size(self) -> float:
+        """Of `elements`: a multiple of the base and a number, or one atom and a number."""
+        steepest = float(np.abs(self.table[1:2] - self.table[:1]).max(initial=0))
+        return max(steepest * self.base_size, 1) + float(np.abs(self.table).max(initial=0))
 
     def elements(self, keys: Keys) -> Elements:
         """The values: as they are where the function is a multiple and a constant, else a random function of the
@@ -69,7 +78,7 @@ def without_repeats(table: Numbers) -> Numbers:
 class Value:
     """``make``: elements and what they are open sums of. ``low``, ``high``: bounds of the numbers that they stand for,
     before they wrap to 32 bits. ``size``, ``degree``: bounds of them as polynomials. ``of_byte``: as a function of one
-    8-bit value, where it is one."""
+    8-bit value, where it is one. ``numbers``: of a constant."""
 
     make: Callable[[], tuple[Elements, Kinds]]
     low: int = INT32[0]
@@ -77,6 +86,7 @@ class Value:
     size: float = 1.0
     degree: float = 1.0
     of_byte: OneByte | None = None
+    numbers: Numbers | None = None
 
     def __post_init__(self) -> None:
         check_size(self.size, "the graph")
@@ -133,4 +143,5 @@ def constant_value(x: Array) -> Value:
     low, high = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, 0)
     if max(abs(low), abs(high)) > PRIME // 2:
         raise NotProvedError("a constant of more than 60 bits")
-    return known(of_int(numbers), low, high, size=float(max(abs(low), abs(high), 1)), degree=0)
+    size = float(max(abs(low), abs(high), 1))
+    return Value(lambda: plain(of_int(numbers)), low, high, size, 0, numbers=numbers)

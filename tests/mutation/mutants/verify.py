@@ -9,6 +9,7 @@ KEYED = ("tests/verify/test_keyed.py",)
 FORMS = ("tests/verify/test_normal_forms.py",)
 MACHINE = ("tests/verify/test_machine.py",)
 ROUNDED = ("tests/verify/test_rounded_numbers.py",)
+OPERATORS = ("tests/verify/test_integer_operators.py",)
 WHOLE = ("tests/verify/test_verifier.py",)
 
 MUTANTS = (
@@ -35,6 +36,25 @@ MUTANTS = (
     Mutant(
         "proof-with-halves-to-odd", "verify/integer_operators.py", "tie rule",
         "(rest == half) & (below % 2 == 1)", "(rest == half) & (below % 2 == 0)", ROUNDED,
+    ),
+    Mutant(
+        "proof-with-rows-of-ones-that-count-once", "verify/integer_operators.py", "operand ignored",
+        "high = (positive * most + negative * least).max(initial=0)",
+        "high = (np.minimum(positive, 1) * most + negative * least).max(initial=0)",
+        OPERATORS,
+    ),
+    Mutant(
+        "proof-of-bounds-without-negative-weights", "verify/integer_operators.py", "operand ignored",
+        "low = (positive * least + negative * most).min(initial=0)", "low = (positive * least).min(initial=0)",
+        OPERATORS,
+    ),
+    Mutant(
+        "proof-of-bounds-without-zero-points", "verify/integer_operators.py", "operand ignored",
+        "rows = constant.numbers - zero\n", "rows = constant.numbers\n", OPERATORS,
+    ),
+    Mutant(
+        "proof-with-degrees-that-are-forgotten", "verify/integer_operators.py", "check ignored",
+        "or x.degree > MOST_DEGREE_OF_BYTE or", "or", OPERATORS,
     ),
     Mutant(
         "proof-without-the-lower-limit", "verify/normal_forms.py", "operand ignored",
