@@ -53,6 +53,7 @@ def test_boards_as_json(tmp_path: Path) -> None:
         (["pynq-z2", "--system", "pynqs.json"], "system 'pynqs' does not fit pynq-z2: it needs 75,742 LUT"),
         (["zcu104", "--system", "apart.json"], "system 'apart' has 2 memory ports, but a design has one"),
         (["pynq-z2", "--system", "pynqs.json", "--config", "tiny"], "--config: a system says which cores it has"),
+        (["ulx3s", "--config", "wide"], "by estimate: it needs 98,953 LUT, LFE5U-85F has 83,640; it needs 1,155 DSP"),
         (["ulx3s", "--system", "pynqs.json"], "--system: the design of ulx3s has one core"),
     ],
 )

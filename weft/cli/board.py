@@ -13,6 +13,7 @@ from ..boards.design import fitted_core, make_design
 from ..boards.errors import BoardError
 from ..boards.fit import Fit, fit, measured_cores, number
 from ..boards.standalone.board import StandaloneBoard, any_board, standalone_boards
+from ..boards.standalone.fit import require_fit
 from ..hw.config import CoreConfig, load_config
 from ..hw.system_config import SystemConfig, load_system
 from ..progress import progress
@@ -76,6 +77,8 @@ def build(
         assert isinstance(held, CoreConfig)  # by chosen_cores
         if vivado is not None:
             raise BoardError(f"{chosen.name} is built with open tools", at="--vivado", hint="leave it out")
+        if not force:
+            require_fit(chosen, held)
         _build_bitstream(chosen, held, output, clock)
         return
     from ..boards.build import find_vivado, run_vivado, write_design  # takes long, and a board may be unknown

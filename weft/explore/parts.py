@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..boards.area import LUT4_OF_LUT6, Area, area_of, ecp5_area
 from ..boards.board import Board, all_boards
+from ..boards.standalone.ecp5 import Ecp5
 from ..hw.config import CoreConfig
 from ..hw.system_config import SystemConfig
 from .errors import ExploreError
@@ -14,13 +15,8 @@ from .errors import ExploreError
 REFERENCE_PART = "xc7z020"
 """The part that ``area`` is a share of where a space names none."""
 
-ECP5: Mapping[str, Area] = {
-    "LFE5U-45F": Area(43_848, 72, 54),
-    "LFE5U-85F": Area(83_640, 156, 104),
-}
-"""What there is of look-up tables, multipliers of 18 bits and, two for one, block RAMs of 18 Kibit (Lattice
-FPGA-DS-02012, table 1.1)."""
-
+ECP5: Mapping[str, Area] = {part: Ecp5.sizes[part] for part in ("LFE5U-45F", "LFE5U-85F")}
+"""Those that cores of use fit, without serial transceivers."""
 
 ARBITER_LUT = {False: (207.0, 9.5), True: (84.0, 176.0)}
 """Of an arbiter on 7-series, without and with shared reads: LUT, and LUT for each core on its port. Lines through two

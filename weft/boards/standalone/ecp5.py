@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from ..area import Area
 from ..errors import BoardError
 from . import sdram_top
 from .family import NETLIST, REPORT, Family, Tool
@@ -26,6 +27,15 @@ endmodule
 """For simulation: the core's clock is the crystal's."""
 
 
+SIZES: Mapping[str, Area] = {
+    "25F": Area(24_288, 28, 28),
+    "45F": Area(43_848, 72, 54),
+    "85F": Area(83_640, 156, 104),
+}
+"""What there is of look-up tables, multipliers of 18 bits and, two for one, block RAMs of 18 Kibit (Lattice
+FPGA-DS-02012, table 1.1), by the end of a part's name."""
+
+
 class Ecp5(Family):
     """``parts``: nextpnr's option for each."""
 
@@ -34,6 +44,7 @@ class Ecp5(Family):
         "LFE5UM-25F": "--um-25k", "LFE5UM-45F": "--um-45k", "LFE5UM-85F": "--um-85k",
         "LFE5UM5G-25F": "--um5g-25k", "LFE5UM5G-45F": "--um5g-45k", "LFE5UM5G-85F": "--um5g-85k",
     }  # fmt: skip
+    sizes: ClassVar[Mapping[str, Area]] = {part: SIZES[part.rpartition("-")[2]] for part in parts}
     grades: ClassVar[tuple[int, ...]] = (6, 7, 8)
     sdram: ClassVar[bool] = True
     blocks: ClassVar[str] = PLL_MODEL + sdram_top.MODELS

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Protocol
 
+from ..area import Area
 from .pins import Pins
 
 NETLIST, REPORT = "netlist.json", "report.json"
@@ -34,11 +35,13 @@ class CoreClock(Protocol):
 
 
 class Family(ABC):
-    """``parts`` and ``grades`` may stand in a board's file; with ``sdram`` it may have a chip of that. ``synthesis`` is
-    Yosys's command, ``blocks`` are models of the hard blocks in a board's top; ``blocks_known``: whether Yosys has them
-    in its own libraries. ``cells``: names of columns, and the cells of nextpnr's report that are counted there."""
+    """``parts`` and ``grades`` may stand in a board's file; with ``sdram`` it may have a chip of that. ``sizes``: what
+    each part has, 0 of what the tools do not use. ``synthesis`` is Yosys's command, ``blocks`` are models of the hard
+    blocks in a board's top; ``blocks_known``: whether Yosys has them in its own libraries. ``cells``: names of columns,
+    and the cells of nextpnr's report that are counted there."""
 
     parts: ClassVar[Mapping[str, str]]
+    sizes: ClassVar[Mapping[str, Area]]
     grades: ClassVar[tuple[int, ...]]
     sdram: ClassVar[bool]
     blocks: ClassVar[str]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ..area import Area
 from ..errors import BoardError
 from .family import NETLIST, REPORT, Family, Tool
 from .pins import Pin, Pins
@@ -83,6 +84,7 @@ class Gowin(Family):
     """``parts``: gowin_pack's name for each. Grade 1 is C1/I0, grade 2 is C2/I1."""
 
     parts: ClassVar[Mapping[str, str]] = {"GW5AST-LV138": "GW5AST-138C"}
+    sizes: ClassVar[Mapping[str, Area]] = {"GW5AST-LV138": Area(138_240, 0, 170)}  # no multipliers: Yosys knows none
     grades: ClassVar[tuple[int, ...]] = (1, 2)
     sdram: ClassVar[bool] = False
     blocks: ClassVar[str] = "module BUFG(input I, output O);\n  assign O = I;\nendmodule\n"
