@@ -324,3 +324,40 @@ def test_nested_tensors_are_left_to_pytorch_or_refused() -> None:
     torch._dynamo.reset()
     with pytest.raises(Exception, match="a nested tensor has rows of several lengths"):
         torch.compile(twice, backend="weft", options={"fallback": False})(rows)
+
+
+def views(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Of the input, and of values; with a stride, an offset and a part of several; one that is computed with, too."""
+    y = x * 2 + 1
+    turned = y.transpose(1, 2)[:, 2:]
+    pieces = y.sin().split([x.shape[1] - 2, 2], 1)
+    return x.reshape(x.shape[0], -1)[:, 1::2], x[-1], y, turned, y.reshape(-1)[3:], *pieces, turned.exp()
+
+
+@pytest.mark.parametrize(("trained", "fallback"), [(False, True), (True, False)])
+def test_results_that_are_views_are_right_for_every_open_size(trained: bool, fallback: bool) -> None:
+    run = torch.compile(views, backend=backend.weft, dynamic=True, options={"fallback": fallback})
+    for rows, turned in ((5, False), (7, True)):
+        x = torch.randn(3, 6, rows).transpose(1, 2) if turned else torch.randn(3, rows, 6)
+        x.requires_grad_(trained)
+        made, wanted = run(x), views(x)
+        torch.testing.assert_close(made, wanted)
+        if trained:
+            gradients = [torch.autograd.grad(sum((each * each).sum() for each in of), x) for of in (made, wanted)]
+            torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_views_of_values_whose_channels_come_last_are_trained(dynamic: bool) -> None:
+    conv = nn.Conv2d(4, 6, 3, padding=1).to(memory_format=torch.channels_last)
+
+    def head(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = conv(x).permute(0, 2, 3, 1)
+        return rows.reshape(x.shape[0], -1, 6), rows.reshape(x.shape[0], -1)[:, 1:]
+
+    run = torch.compile(head, backend=backend.weft, dynamic=dynamic)
+    for x in (torch.randn(2, 4, 6, 7), torch.randn(3, 4, 5, 7)):
+        made, wanted = run(x), head(x)
+        torch.testing.assert_close(made, wanted, rtol=1e-5, atol=1e-5)
+        gradients = [torch.autograd.grad(sum((each * each).sum() for each in of), conv.weight) for of in (made, wanted)]
+        torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)

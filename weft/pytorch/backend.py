@@ -40,7 +40,7 @@ from ..compiler.graph import Attrs, Expr, Function, Module, Span, TensorType, Tu
 from ..compiler.model import CompiledModel
 from ..errors import WeftError
 from ..runtime.module import LoadedModule
-from .split import split, unread
+from .split import leave_views, split, unread
 
 LOG = logging.getLogger("weft.pytorch")
 """What PyTorch runs in weft's place, and why."""
@@ -145,12 +145,7 @@ class _Graph:
         self.graph, self.static, self.options = graph, tuple(static), options
         self.placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         self.symbols = [str(each.node.expr) if isinstance(each, torch.SymInt) else "" for each in examples]
-        self.sized = [
-            number
-            for number, each in enumerate(examples)
-            if isinstance(each, torch.SymInt)
-            or (isinstance(each, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in each.shape))
-        ]
+        self.sized = [number for number, each in enumerate(examples) if _is_open(each)]
         self.open = bool(self.sized)
         self.builds: list[tuple[tuple[int, ...], _Held, _Build]] = []  # with the sizes, and the weights compiled in
         self.changes = 0
@@ -258,6 +253,13 @@ class _Graph:
         return sizes
 
 
+def _is_open(example: Any) -> bool:
+    """Whether an input is a size that is open, or a tensor with one."""
+    if isinstance(example, torch.Tensor):
+        return any(isinstance(size, torch.SymInt) for size in example.shape)
+    return isinstance(example, torch.SymInt)
+
+
 def _is_weight(node: torch.fx.Node, example: Any) -> bool:
     """Whether an input of Dynamo's graph is a parameter or a buffer of the module."""
     kind = node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type")
@@ -311,20 +313,26 @@ def weft(
                if chosen["weights"] == "constants" and _is_weight(node, example)
                and not example.is_inference()]  # an inference tensor does not count what is written to it  # fmt: skip
 
-    def compiler(static: Sequence[int]) -> Callable[[GraphModule, Sequence[Any]], Any]:
+    def compiler(static: Sequence[int], *, trained: bool) -> Callable[[GraphModule, Sequence[Any]], Any]:
         def compile_graph(aten: GraphModule, inputs: Sequence[Any]) -> Any:
             count = sum(node.op == "placeholder" for node in aten.graph.nodes)
             known = static if count == len(placeholders) else ()  # else AOTAutograd has inputs of its own
+            is_open = any(map(_is_open, inputs))
+            views = (is_open or trained) and leave_views(aten, open_sizes=is_open)
             if not chosen["fallback"]:
                 refuse_unknown(aten)
             elif left := unread(aten):
                 LOG.info("PyTorch runs %s", ", ".join(f"{name} ({times})" for name, times in left.items()))
+                views = True
+            if views:
                 return make_boxed_func(_in_parts(aten, known, chosen))
             return make_boxed_func(_Graph(aten, inputs, known, chosen).run)
 
         return compile_graph
 
     made = aot_autograd(
-        fw_compiler=compiler(()), inference_compiler=compiler(weights), decompositions=core_aten_decompositions()
+        fw_compiler=compiler((), trained=True),
+        inference_compiler=compiler(weights, trained=False),
+        decompositions=core_aten_decompositions(),
     )
     return made(graph, examples)  # type: ignore[no-any-return]
