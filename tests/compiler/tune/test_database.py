@@ -182,3 +182,22 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
         with pytest.raises(TuningError, match="database or disk is full"):
             fill()
         assert database.results(KEY)
+
+
+IN_A_FULL_DISK = """
+import resource, sys
+from weft.compiler.tune.database import Database
+from weft.compiler.tune.errors import TuningError
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    Database(sys.argv[1])
+except TuningError as error:
+    print(error)
+"""
+
+
+def test_a_disk_too_full_for_a_database_leaves_none_behind(tmp_path: Path) -> None:
+    path = tmp_path / "tuning.sqlite"
+    run = subprocess.run([sys.executable, "-c", IN_A_FULL_DISK, str(path)], capture_output=True, text=True, check=True)
+    assert "the disk may be full, or damaged: make room, or give another path" in run.stdout
+    assert not list(tmp_path.iterdir())

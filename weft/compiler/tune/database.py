@@ -13,7 +13,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,9 +87,12 @@ class Database:
         self._connection = self._open()
 
     def _open(self) -> sqlite3.Connection:
+        was_there = self.path.exists()
         try:
             return self._connect()
         except sqlite3.OperationalError as error:
+            if not was_there:
+                self._drop_empty()
             raise self._error(error) from error
         except sqlite3.DatabaseError as error:
             if self._read_only:
@@ -103,6 +106,12 @@ class Database:
                    f"it is {aside.name} now, and a new one is begun")  # fmt: skip
         with self._errors():
             return self._connect()
+
+    def _drop_empty(self) -> None:
+        """SQLite makes the file before it finds that there is no room for a table in it."""
+        with suppress(OSError):
+            if self.path.stat().st_size == 0:
+                self.path.unlink()
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=PATIENCE_SECONDS, isolation_level=None)
@@ -135,6 +144,7 @@ class Database:
         hints = {
             "database is locked": f"another process holds it for longer than {PATIENCE_SECONDS:.0f} s",
             "database or disk is full": "make room, or give another path",
+            "disk I/O error": "the disk may be full, or damaged: make room, or give another path",
             "unable to open database file": "its folder must be there and writable",
         }
         hint = hints.get(str(error), "try another path")
