@@ -12,6 +12,7 @@ import pytest
 import weft
 from onnx import TensorProto, helper, numpy_helper
 from weft.compiler.frontends import ModelError, from_onnx
+from weft.compiler.frontends.onnx.symbolic import symbolic_inputs
 from weft.compiler.graph import Array, Function, Module, calls, constant_table, evaluate, parse, to_text
 from weft.compiler.passes import PassManager, integer_passes
 
@@ -504,3 +505,16 @@ def test_random_damage_never_crashes() -> None:
             from_onnx(bytes(damaged), require_quantised=False)
         except ModelError as error:
             assert str(error)  # noqa: PT017
+
+
+def test_a_size_of_zero_is_no_open_one() -> None:
+    """As onnxruntime takes it; -1 is an open one, as some converters write it."""
+    g = Graph()
+    empty = g.build(g.again(g.op("Relu", "x"), 0.1, 0), shape=(0, 4))
+    assert from_onnx(empty).main.params[0].type.shape == (0, 4)
+    assert [each.shape for each in symbolic_inputs(empty)] == [(0, 4)]
+    with pytest.raises(ModelError, match=r"input 'x' has the shape \(0, 4\), but \(3, 4\) is given"):
+        from_onnx(empty, {"x": (3, 4)})
+    empty.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    assert [each.shape for each in symbolic_inputs(empty)] == [("x.0", 4)]
+    assert from_onnx(empty, {"x": (3, 4)}).main.params[0].type.shape == (3, 4)

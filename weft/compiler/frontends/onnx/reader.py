@@ -59,7 +59,7 @@ from . import (
 from .node import CONVERTERS, Nothing, SequenceValue, Value
 from .reading import Reading
 from .scope import Scope, as_value, has_body, operator_key
-from .types import dtype_name, symbol_of
+from .types import dtype_name, known_size, symbol_of
 from .unknown import unknown_operators
 
 CONVERTER_MODULES = (
@@ -265,30 +265,34 @@ class _Reader(Scope):
                 f"input {value.name!r} has no shape",
                 hint=f"give it: shapes={{{value.name!r}: (1, 3, 224, 224)}}, with your sizes",
             )
-        declared = [max(dim.dim_value, 0) for dim in kind.shape.dim]
+        declared = [known_size(dim) for dim in kind.shape.dim]
         if value.name in self.shapes:
             given = tuple(int(size) for size in self.shapes[value.name])
             fits = len(given) == len(declared) and all(
-                g == LEFT_OPEN or (g >= 0 and d in (0, g)) for g, d in zip(given, declared, strict=True)
+                g == LEFT_OPEN or (g >= 0 and d in (None, g)) for g, d in zip(given, declared, strict=True)
             )
             if not fits:
-                wanted = tuple(size or "any" for size in declared)
+                wanted = tuple("any" if size is None else size for size in declared)
                 raise ModelError(f"input {value.name!r} has the shape {wanted}, but {given} is given")
             if LEFT_OPEN not in given:
                 return given
             declared = [d if g == LEFT_OPEN else g for g, d in zip(given, declared, strict=True)]
+        sizes: list[int] = []
         for axis, (size, dim) in enumerate(zip(declared, kind.shape.dim, strict=True)):
-            if size <= 0 and symbol_of(dim) and symbol_of(dim) in self.sizes:
-                declared[axis] = self.sizes[symbol_of(dim)]
-            elif size <= 0:
-                example = tuple(other or 1 for other in declared)
+            if size is not None:
+                sizes.append(size)
+            elif symbol_of(dim) and symbol_of(dim) in self.sizes:
+                sizes.append(self.sizes[symbol_of(dim)])
+            else:
+                known = [*sizes, *declared[axis:]]
+                example = tuple(1 if other is None else other for other in known)
                 called = f" ({dim.dim_param!r})" if dim.dim_param else ""
                 option = f"--shape {value.name}={'x'.join(map(str, example))}"
                 raise ModelError(
                     f"input {value.name!r}: dimension {axis}{called} is dynamic, but must be known",
                     hint=f"give the shape, for example shapes={{{value.name!r}: {example}}}, or {option}",
                 )
-        return tuple(declared)
+        return tuple(sizes)
 
     def _ordered_nodes(self) -> list[tuple[str, onnx.NodeProto]]:
         """The nodes with their names, producers first, else as they stand. Refuses missing tensors and cycles."""

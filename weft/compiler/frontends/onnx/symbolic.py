@@ -13,7 +13,7 @@ from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_sy
 from ..errors import ModelError, NeedsValueError
 from .cut import types_before
 from .reader import load_model, tensor_types
-from .types import dtype_name, symbol_of
+from .types import dtype_name, known_size, symbol_of
 
 
 def symbolic_inputs(
@@ -33,7 +33,7 @@ def symbolic_inputs(
         if not kind.HasField("shape") and value.name in (shapes or {}):
             found.append(SymbolicInput(value.name, tuple((shapes or {})[value.name]), dtype_name(kind.elem_type)))
         elif kind.HasField("shape"):
-            sizes = [dim.dim_value if dim.dim_value > 0 else symbol_of(dim) or f"{value.name}.{axis}"
+            sizes = [symbol_of(dim) or f"{value.name}.{axis}" if (known := known_size(dim)) is None else known
                      for axis, dim in enumerate(kind.shape.dim)]  # fmt: skip
             found.append(SymbolicInput(value.name, tuple(sizes), dtype_name(kind.elem_type)))
     try:

@@ -32,6 +32,11 @@ def element_type(dtype: str) -> int:
     return int(onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype)))
 
 
+def known_size(dimension: onnx.TensorShapeProto.Dimension) -> int | None:
+    """The size of a dimension, 0 too; None for an open one, for which some converters write -1."""
+    return dimension.dim_value if dimension.HasField("dim_value") and dimension.dim_value >= 0 else None
+
+
 def symbol_of(dimension: onnx.TensorShapeProto.Dimension) -> str:
     """The name of an open dimension; empty for one without. Converters write marks such as ``?`` and ``-1``, or
     Python's ``None``, for each dimension that they know nothing of: these do not say that two of them are equal."""
