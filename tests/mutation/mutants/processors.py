@@ -214,6 +214,18 @@ MUTANTS = (
         "value = np.pad(value, [(0, wanted - size if each == axis else 0) for each in range(value.ndim)])", IMAGES,
     ),
     Mutant(
+        "channels-that-fill-blocks-are-0", "compiler/targets/loops/layouts.py", "wrong value",
+        "if view.dtype in (\"float32\", \"bfloat16\"):", "if False:", IMAGES,
+    ),
+    Mutant(
+        "blocks-that-fill-no-register", "compiler/targets/cpu/tiles.py", "check ignored",
+        "return best if cycles(best) <", "return best if cycles(best) > 2 *", IMAGES,
+    ),
+    Mutant(
+        "constants-of-depthwise-channels-are-missing", "compiler/targets/loops/blocked.py", "index",
+        "whole = replace(node, value=filled(node.value, group.root.shape[1], channels))", "whole = node", DEPTHWISE,
+    ),
+    Mutant(
         "plain-operands-stay-plain", "compiler/targets/loops/link.py", "forgotten part",
         "if layout.is_plain and brought_into_blocks(", "if not layout.is_plain and brought_into_blocks(",
         ("tests/compiler/targets/loops/test_placement.py",),

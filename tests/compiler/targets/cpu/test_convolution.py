@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Call, Constant, Expr, TensorType, Var, call
 from weft.compiler.targets.cpu.processor import host_target, named_target
-from weft.compiler.targets.cpu.tiles import convolution_tile, grouped_tile, pieces
+from weft.compiler.targets.cpu.tiles import channels_together, convolution_tile, grouped_tile, pieces, rated_tiles
 from weft.compiler.targets.loops.convolution import data_block, result_block
 from weft.compiler.targets.loops.layouts import PREFERRED_BLOCKS
 
@@ -182,6 +182,27 @@ def test_channels_that_fill_no_block(data: st.DataObject) -> None:
         check(module_of(last, call("nn.add", again, residual), params=params), draw(st.sampled_from([1, 2])), 2e-5)
         return
     check(module_of(requantised(last) if integer else last, params=(x,)), draw(st.sampled_from([1, 2])), 2e-5)
+
+
+@pytest.mark.parametrize("channels", [58, 67, 116])
+def test_quotients_by_what_is_brought_into_blocks(channels: int) -> None:
+    """Channels that nobody uses were 0 there, and an infinity behind it, of which the next convolution made nan."""
+    x, y = (Var(name, TensorType((1, count, 3, 5), "float32")) for name, count in (("x", 8), ("y", channels)))
+    quotient = call("nn.divide", call("nn.conv2d", x, floats(channels, 8, 1, 1)), y)
+    check(module_of(call("nn.conv2d", quotient, floats(4, channels, 1, 1)), params=(x, y)), 1, 2e-5)
+
+
+@pytest.mark.parametrize("processor", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "armv7a", "aarch64"])
+def test_any_number_of_channels_fills_its_tiles(processor: str) -> None:
+    """A channel takes at most 1.42 times as long as one of 256; 116 took twice as long in blocks of four."""
+    target = named_target(processor)
+
+    def cycles(channels: int) -> float:
+        block = channels_together(channels, target)
+        whole = -(-channels // block) * block
+        return whole / channels * min(cost for cost, _ in rated_tiles(56, whole, block, target))
+
+    assert all(cycles(channels) <= 1.42 * cycles(256) for channels in range(36, 400))
 
 
 @pytest.mark.parametrize("made", [3, 7, 21, 67, 127, 257, 402])

@@ -10,13 +10,13 @@ import pytest
 import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.compiler.graph import Constant, TensorType, Var, call, evaluate
+from weft.compiler.graph import Call, Constant, Expr, TensorType, Var, call, evaluate
 from weft.compiler.targets.cpu.depthwise import FEWEST, CpuDepthwise
 from weft.compiler.targets.cpu.processor import executable_here, host_target, named_target
 
 from .programs import compiled, program_of
 from .test_convolution import requantised
-from .test_link import GENERATOR, bytes_, check, module_of
+from .test_link import GENERATOR, bytes_, check, floats, kinds, module_of
 
 
 def products(model: weft.CompiledModel) -> int:
@@ -43,6 +43,38 @@ def test_any_windows(data: st.DataObject) -> None:
     results = (requantised(sums),) if draw(st.booleans()) else (sums, requantised(sums))
     model = check(module_of(*results, params=(x,)), threads=draw(st.sampled_from([1, 2])))
     assert products(model) == by_words()
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_channels_that_fill_no_block(data: st.DataObject) -> None:
+    """Behind and before convolutions that make as many, in floats and in integers, with constants of each channel."""
+    draw = data.draw
+    channels, integer = draw(st.sampled_from([3, 17, 30, 36, 58, 116])), draw(st.booleans())
+    name, make = ("conv2d", bytes_) if integer else ("nn.conv2d", floats)
+
+    def narrow(value: Call) -> Call:
+        if integer:
+            return requantised(value)
+        added = call("nn.add", value, floats(1, channels, 1, 1))
+        return call("nn.multiply", added, call("nn.sigmoid", added)) if draw(st.booleans()) else added
+
+    x = Var(
+        "x",
+        TensorType((draw(st.integers(1, 2)), channels, 6, draw(st.integers(3, 9))), "int8" if integer else "float32"),
+    )
+    before: Expr = narrow(call(name, x, make(channels, channels, 1, 1))) if draw(st.booleans()) else x
+    kernel = draw(st.sampled_from([1, 3])), draw(st.sampled_from([2, 3]))
+    each = narrow(call(name, before, make(channels, 1, *kernel), groups=channels, pads=(1, 0, 1, 1)))
+    behind = narrow(call(name, each, make(channels, channels, 1, 1)))
+    window = {"kernel": (2, 2), "strides": (1, 2), "pads": (0,) * 4, "dilations": (1, 1)}
+    pooled = call("max_pool" if integer else "nn.max_pool", each, **window)
+    results = draw(st.sampled_from([(behind,), (behind, each), (behind, pooled)]))
+    model = check(module_of(*results, params=(x,)), draw(st.sampled_from([1, 2])), 2e-5)
+    if integer:
+        assert products(model) == by_words()
+    else:
+        assert "blocked" in kinds(model)
 
 
 @pytest.mark.parametrize("kernel", [(3, 3), (2, 5), (1, 7), (5, 1)])

@@ -32,7 +32,7 @@ from .llvm.byte_products import byte_form
 from .processor import Processor
 from .products import MULTIPLY
 from .single_pixels import gather, loops_of_pixels, pixel_block
-from .tiles import convolution_tile, grouped_tile, rated_tiles
+from .tiles import channels_together, convolution_tile, grouped_tile, rated_tiles
 from .winograd import arrange_winograd, chosen_blocks
 from .word_steps import SMALL_FILE, write_out_steps
 
@@ -77,6 +77,9 @@ class CpuConvolutions:
     @property
     def pairs(self) -> bool:
         return self.target.pairs
+
+    def block(self, channels: int) -> int:
+        return channels_together(channels, self.target)
 
     def tile(self, width: int, channels: int, block: int, *, words: bool = False) -> Tile:
         return convolution_tile(width, channels, block, self.target, self.kept(words))

@@ -21,6 +21,7 @@ from ..loops.nests import (
 from .intrinsics import window_product
 from .llvm.byte_products import has_word_products
 from .processor import Processor
+from .tiles import channels_together
 
 KEPT = 3
 """Registers for data, and for products that are not added up yet."""
@@ -37,6 +38,9 @@ class CpuDepthwise:
 
     def takes(self, taps: int) -> bool:
         return has_word_products(self.target, self.target.float_lanes) and self._most(taps) >= FEWEST
+
+    def block(self, channels: int) -> int:
+        return channels_together(channels, self.target)
 
     def _most(self, taps: int) -> int:
         return self.target.registers - KEPT - taps

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..loops.attention import AttentionKernels
 from ..loops.block_product import BlockProductKernels
 from ..loops.blocked import BlockedKernels
@@ -21,6 +23,7 @@ from .few_channels import CpuFewChannels
 from .processor import Processor
 from .products import CpuProducts
 from .schedules import schedule_blocked, schedule_plain
+from .tiles import channels_together
 from .weight_only import CpuBlockProducts, CpuWeightOnly
 
 WORK_WORTH_THREADS = 4_000_000
@@ -37,7 +40,7 @@ def loop_target(processor: Processor) -> LoopTarget:
         ByteProductKernels(CpuProducts(processor)),
         FewChannelsKernels(CpuFewChannels(processor)),
         ConvolutionKernels(CpuConvolutions(processor)), DepthwiseKernels(CpuDepthwise(processor)),
-        BlockedKernels(schedule_blocked),
+        BlockedKernels(schedule_blocked, partial(channels_together, target=processor)),
         PlainKernels(schedule_plain),
     )  # fmt: skip
     return LoopTarget(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from math import inf
+
 from ..loops.kernels import Tile
+from ..loops.layouts import PREFERRED_BLOCKS, filled_block
 from .processor import Processor
 
 FMA_CHAINS = 8
@@ -19,6 +23,12 @@ LOADS_FELT = 0.5
 processor with two units is done with their work in half the cycles."""
 
 LARGEST_TILE_LANES = 256
+
+USUAL_WIDTH = 28
+"""Pixels of a row by which blocks of channels are compared, so that all images of as many channels have the same."""
+
+WORTH_FILLING = 0.9
+"""Other blocks than the usual ones are worth it where tiles take this part of their cycles, or less."""
 
 
 def convolution_tile(width: int, channels: int, block: int, target: Processor, kept: int = 0) -> Tile:
@@ -44,6 +54,21 @@ def rated_tiles(width: int, channels: int, block: int, target: Processor, kept: 
             cycles = max(rows * parts, loads, FMA_CHAINS) + LOADS_FELT * loads
             found.append((-(-width // rows) * cycles / lanes, Tile(rows, lanes)))
     return found
+
+
+@lru_cache(maxsize=4096)
+def channels_together(channels: int, target: Processor) -> int:
+    """Channels in a block of an image: those of `filled_block`, unless tiles of other blocks are much faster though
+    the last block has more channels that nobody uses. (In blocks of four, 116 channels have tiles of half a register of
+    eight.)"""
+    usual = filled_block(channels)
+
+    def cycles(block: int) -> float:
+        whole = -(-channels // block) * block
+        return whole * min((cost for cost, _ in rated_tiles(USUAL_WIDTH, whole, block, target)), default=inf)
+
+    best = min(PREFERRED_BLOCKS, key=lambda block: (cycles(block), -block))
+    return best if cycles(best) < WORTH_FILLING * cycles(usual) else usual
 
 
 def grouped_tile(width: int, block: int, target: Processor) -> Tile:

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ... import tensor as te
 from ...graph.ir import Call, Constant, Expr
 from ...graph.registry import Anchor, operator
 from ...tensor import ir as tir
 from ...tensor.view import Builder, View
-from .convolution import is_convolution, padded_layout
+from .convolution import filled, is_convolution, may_fill, padded_layout
 from .fusion import FusedGroup
 from .kernels import Kernel, Operands, finished, lower_members
-from .layouts import BLOCKED_RANKS, PREFERRED_BLOCKS, Layout, channel_block, to_memory
+from .layouts import BLOCKED_RANKS, PREFERRED_BLOCKS, Layout, channel_block, filled_block, to_memory, unused
 from .placement import Placement
 from .small_moves import is_move
 
 
 @dataclass(frozen=True)
 class BlockedKernels:
-    """``arrange`` schedules the stages; it takes the names of those that reduce."""
+    """``arrange`` schedules the stages; it takes the names of those that reduce. ``together``: the channels of a block
+    of so many, the last of which may have some that nobody uses."""
 
     arrange: Callable[[te.Schedule, Sequence[str]], None]
+    together: Callable[[int], int] = filled_block
     name: str = "blocked"
 
     def result_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
@@ -34,16 +36,17 @@ class BlockedKernels:
         root, anchor = group.root, group.anchor
         if len(root.shape) not in BLOCKED_RANKS:
             return None
-        block = channel_block(root.shape[1])
+        block = depthwise_block(group, placement, self.together)
         if anchor is not None and is_depthwise(anchor):
-            return block
+            return block if block in PREFERRED_BLOCKS else None
         if anchor is not None and _keeps_channels(anchor):
             data = anchor.args[0]
             read = [data] if data not in group.members else [each for each in group.inputs if each.shape == data.shape]
             return max((placement.layout(value).block for value in read), default=0) or None
         if anchor is None and block in PREFERRED_BLOCKS and not any(map(is_move, group.members)):
             blocks = {placement.layout(value).block for value in group.inputs if value.shape == root.shape}
-            return block if block in blocks or placement.feeds_blocks(root) else None
+            fed = root.shape[1] % block == 0 and placement.feeds_blocks(root)  # few channels are quickly brought there
+            return block if block in blocks or fed else None
         return None
 
     def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
@@ -55,28 +58,33 @@ class BlockedKernels:
         return is_depthwise(anchor)
 
     def build(self, group: FusedGroup, layouts: Mapping[Expr, Layout], layout: Layout, name: str) -> Kernel:
-        return blocked_kernel(group, layouts, layout, name, self.arrange)
+        whole = all(layouts[value].block == layout.block for value in group.inputs)
+        return blocked_kernel(group, layouts, layout, name, self.arrange, repeated=whole)
 
 
 def blocked_kernel(
     group: FusedGroup, layouts: Mapping[Expr, Layout], layout: Layout, name: str,
-    schedule: Callable[[te.Schedule, Sequence[str]], None],
+    schedule: Callable[[te.Schedule, Sequence[str]], None], *, repeated: bool = False,
 ) -> Kernel:  # fmt: skip
-    """A group's kernel, whose stages are in the blocks of its result. ``schedule``: as in `BlockedKernels`."""
+    """A group's kernel, whose stages are in the blocks of its result. ``schedule``: as in `BlockedKernels`.
+    ``repeated``: whether all operands have the channels that nobody uses, which are computed, too; else they are
+    `unused`."""
     operands = Operands(_BlockedBuilder(layout.block, group.root.shape[1]), layouts)
     block = layout.block
+    channels = -(-group.root.shape[1] // block) * block
 
     def constant(call: Call, place: int, node: Constant) -> View:
         axis = 0 if len(node.shape) == 1 or (call is group.anchor and place) else 1
-        return operands.constant(node, axis if len(node.shape) > axis else None)
+        whole = replace(node, value=filled(node.value, group.root.shape[1], channels))
+        return replace(operands.constant(whole, axis if len(node.shape) > axis else None), shape=node.shape)
 
     result = lower_members(group, operands, {}, constant)
 
     def value(n: tir.Expr, cb: tir.Expr, *rest: tir.Expr) -> tir.Expr:
         *places, lane = rest
         element = result[(n, cb * block + lane, *places)]
-        if c % block:  # channels that nobody uses
-            element = tir.select(cb * block + lane < c, element, tir.Const(0, element.dtype))
+        if c % block and not repeated:  # channels that nobody uses
+            element = tir.select(cb * block + lane < c, element, unused(result, n, *places))
         return to_memory(element, layout)
 
     n, c, *sizes = group.root.shape
@@ -94,8 +102,15 @@ def is_depthwise(call: Call) -> bool:
     return (
         is_convolution(call) and len(call.shape) in BLOCKED_RANKS and isinstance(call.args[1], Constant)
         and call.shape[1] == call.attr("groups") and call.args[1].shape[1] == 1
-        and call.args[0].dtype in ("float32", "int8") and channel_block(call.shape[1]) in PREFERRED_BLOCKS
+        and call.args[0].dtype in ("float32", "int8") and filled_block(call.shape[1]) in PREFERRED_BLOCKS
     )  # fmt: skip
+
+
+def depthwise_block(group: FusedGroup, placement: Placement, together: Callable[[int], int]) -> int:
+    """Channels in a block of a kernel that makes each channel by itself. ``together``: as in `BlockedKernels`."""
+    channels = group.root.shape[1]
+    block = together(channels)
+    return block if may_fill(group, placement, block) else channel_block(channels)
 
 
 def _keeps_channels(call: Call) -> bool:

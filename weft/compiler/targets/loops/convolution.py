@@ -72,12 +72,12 @@ def is_token_product(call: Call) -> bool:
     return call.args[0].dtype == "int8" and single and plain and call.shape[0] > 1 and block in PREFERRED_BLOCKS
 
 
-def result_block(call: Call) -> int:
+def result_block(call: Call, together: Callable[[int], int] = filled_block) -> int:
     """Channels in a block of a convolution's result: of one group, or of some whole groups; 0 if neither can be. Of one
-    group the last block may have channels that nobody uses."""
+    group the last block may have channels that nobody uses. ``together``: the channels of a block of so many."""
     channels, groups = call.shape[1], call.attr("groups")
     if groups == 1:
-        return filled_block(channels)
+        return together(channels)
     block = channel_block(channels)
     if group_in_block(call, block):
         return block
@@ -85,9 +85,10 @@ def result_block(call: Call) -> int:
     return own if own in PREFERRED_BLOCKS and channel_block(data_channels) in PREFERRED_BLOCKS else 0
 
 
-def data_block(call: Call, present: int) -> int:
-    """Channels in a block of a convolution's data; ``present``: those that it has already (0: it is plain)."""
-    block = result_block(call)
+def data_block(call: Call, present: int, together: Callable[[int], int] = filled_block) -> int:
+    """Channels in a block of a convolution's data; ``present``: those that it has already (0: it is plain);
+    ``together``: as in `result_block`."""
+    block = result_block(call, together)
     if group_in_block(call, block):
         return block
     multiple = _together(call)
@@ -95,7 +96,7 @@ def data_block(call: Call, present: int) -> int:
     if present and present % multiple == 0 and (call.attr("groups") == 1 or channels % present == 0):
         return present
     if multiple == 1 and channels > PREFERRED_BLOCKS[0]:
-        return filled_block(channels)
+        return together(channels)
     return channel_block(channels, multiple)
 
 
@@ -161,6 +162,9 @@ class ConvolutionSchedule(Protocol):
     def pairs(self) -> bool:
         """Whether there is an instruction for values of bfloat16 by twos."""
 
+    def block(self, channels: int) -> int:
+        """Channels that lie together, of so many; the last block may have some that nobody uses."""
+
     def tile(self, width: int, channels: int, block: int, *, words: bool = False) -> Tile:
         """For rows of ``width`` pixels and groups of ``channels``; its lanes are whole blocks, and divide a group.
         ``words``: for bytes that are widened before."""
@@ -205,13 +209,14 @@ class ConvolutionKernels:
         phases = prod(joined_phases(group))
         if phases > 1:
             return Layout(channel_block(group.root.shape[1]))
-        block = result_block(group.anchor)
+        block = result_block(group.anchor, self.schedule.block)
         return Layout(block if may_fill(group, placement, block) else channel_block(group.anchor.shape[1]))
 
     def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         if group.anchor is None:
             return None
-        return padded_layout(group.anchor, data_block(group.anchor, placement.layout(group.anchor.args[0]).block))
+        present = placement.layout(group.anchor.args[0]).block
+        return padded_layout(group.anchor, data_block(group.anchor, present, self.schedule.block))
 
     def needs_blocks(self, anchor: Call) -> bool:
         return is_matrix_convolution(anchor) and (self.schedule.pairs or anchor.args[0].dtype != "bfloat16")
@@ -319,15 +324,16 @@ class ConvolutionKernels:
 
 def may_fill(group: FusedGroup, placement: Placement, block: int) -> bool:
     """Whether a kernel can make channels that nobody uses, up to whole blocks: all that it reads beside the data of its
-    convolution has them, too, or is brought into such blocks."""
+    anchor has them, too, or is brought into such blocks."""
     anchor = group.anchor
-    if anchor is None or anchor.shape[1] % block == 0:
+    if (anchor or group.root).shape[1] % block == 0:
         return True
     others = {arg for member in group.members if member is not anchor for arg in member.args} & set(group.inputs)
 
     def has_them(value: Expr) -> bool:
         layout = placement.layout(held(value))
-        comes = layout.is_plain and value != anchor.args[0] and brought_into_blocks(value, group.root, Layout(block))
+        apart = anchor is None or value != anchor.args[0]
+        comes = layout.is_plain and apart and brought_into_blocks(value, group.root, Layout(block))
         return comes or layout.block == block
 
     return all(has_them(value) for value in others if not isinstance(value, Constant))

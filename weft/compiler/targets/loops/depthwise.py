@@ -7,7 +7,7 @@ multiplies words by twos adds up both products. A row that is left over makes a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -18,12 +18,12 @@ from ...graph.ir import Call, Constant, Expr
 from ...tensor import ir as tir
 from ...tensor.view import Builder, View
 from ..errors import CompileError
-from .blocked import is_depthwise
-from .convolution import padded_layout, without_excess
+from .blocked import depthwise_block, is_depthwise
+from .convolution import filled, padded_layout, without_excess
 from .convolution_sums import REST, reader
 from .fusion import FusedGroup
 from .kernels import Array, Kernel, Operands, finished, lower_members
-from .layouts import PAIR, Layout, channel_block, to_memory
+from .layouts import PAIR, PREFERRED_BLOCKS, Layout, to_memory
 from .placement import Placement
 
 IMAGE = 4
@@ -55,6 +55,9 @@ class DepthwiseSchedule(Protocol):
     def takes(self, taps: int) -> bool:
         """Whether there is an instruction, and registers for so many weights of a row of the window."""
 
+    def block(self, channels: int) -> int:
+        """Channels that lie together, of so many; the last block may have some that nobody uses."""
+
     def arrange(self, schedule: te.Schedule, task: DepthwiseTask) -> None:
         """Schedule the kernel."""
 
@@ -69,12 +72,15 @@ class DepthwiseKernels:
     def result_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         if group.anchor is None or not self.needs_blocks(group.anchor) or len(group.root.shape) != IMAGE:
             return None
-        return Layout(channel_block(group.anchor.shape[1])) if group.root.shape == group.anchor.shape else None
+        if group.root.shape != group.anchor.shape:
+            return None
+        block = depthwise_block(group, placement, self.schedule.block)
+        return Layout(block) if block in PREFERRED_BLOCKS else None
 
     def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         if group.anchor is None:
             return None
-        return padded_layout(group.anchor, channel_block(group.anchor.shape[1]))
+        return padded_layout(group.anchor, placement.layout(group.root).block)
 
     def needs_blocks(self, anchor: Call) -> bool:
         image = is_depthwise(anchor) and len(anchor.shape) == IMAGE and anchor.args[0].dtype == "int8"
@@ -86,21 +92,23 @@ class DepthwiseKernels:
             raise CompileError("it has no convolution with constant weights", at=f"kernel {group.name!r}")
         operands = Operands(Builder(), layouts)
         data, held = operands.tensor(anchor.args[0]), layouts[anchor.args[0]]
-        weights, block = anchor.args[1].value, layout.block
+        block, blocks = layout.block, -(-anchor.shape[1] // layout.block)
+        weights = filled(anchor.args[1].value, anchor.shape[1], blocks * block, axes=1)
 
         def constant(call: Call, place: int, node: Constant) -> View:
             axis = 0 if len(node.shape) == 1 else 1
-            return operands.constant(node, axis if len(node.shape) > axis else None)
+            whole = replace(node, value=filled(node.value, anchor.shape[1], blocks * block))
+            return replace(operands.constant(whole, axis if len(node.shape) > axis else None), shape=node.shape)
 
         sums = _sums(anchor, operands, data, held, weights)
-        views = without_excess(group, sums, weights, operands, constant)
+        views = without_excess(group, sums, weights[: anchor.shape[1]], operands, constant)
         result = lower_members(group, operands, views, constant)
 
         def value(n: tir.Expr, cb: tir.Expr, y: tir.Expr, x: tir.Expr, lane: tir.Expr) -> tir.Expr:
             return to_memory(result[(n, cb * block + lane, y, x)], layout)
 
-        batch, channels, height, width = anchor.shape
-        output = te.compute((batch, channels // block, height, width, block), value, operands.builder.name("out"))
+        batch, _, height, width = anchor.shape
+        output = te.compute((batch, blocks, height, width, block), value, operands.builder.name("out"))
         down, right = anchor.attr("dilations")
         task = DepthwiseTask(
             width, block, weights.shape[-1], anchor.attr("strides")[-1] * block, right * block,
@@ -112,8 +120,8 @@ class DepthwiseKernels:
 def _sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array) -> View:
     """Products of data as it is held."""
     block = layout.block
-    batch, channels, *sizes = call.shape
-    rows, taps = weights.shape[2:]
+    batch, _, *sizes = call.shape
+    channels, _, rows, taps = weights.shape
     pairs = rows // PAIR
     blocks = channels // block
     shape = (batch, blocks, *sizes, block)

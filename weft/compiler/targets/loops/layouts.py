@@ -146,6 +146,14 @@ def filled_block(channels: int) -> int:
     return next(few, PREFERRED_BLOCKS[-1])
 
 
+def unused(view: View, n: tir.Expr, *places: tir.Expr) -> tir.Expr:
+    """What channels that nobody uses hold at a place: floats repeat the last one, so that what is computed of them
+    holds nothing that is not there anyway, such as the infinity of a quotient by 0. Integers are 0."""
+    if view.dtype in ("float32", "bfloat16"):
+        return view[(n, tir.Const(view.shape[1] - 1), *places)]
+    return tir.Const(0, view.dtype)
+
+
 def view_of(tensor: te.Tensor, shape: tuple[int, ...], dtype: tir.DType, layout: Layout) -> View:
     """The tensor of the graph that lies in ``tensor``."""
     if layout.is_plain:

@@ -11,7 +11,7 @@ from ...tensor import ir as tir
 from ...tensor.view import Builder
 from .fusion import FusedGroup
 from .kernels import Kernel, Operands, finished, lower_members
-from .layouts import PLAIN, Layout, to_memory
+from .layouts import PLAIN, Layout, to_memory, unused
 from .placement import Placement
 from .target import LoopTarget
 from .unpacked_weights import unpacked_operand
@@ -43,7 +43,7 @@ class PlainKernels:
 
 
 def converting_kernel(value: Expr, source: Layout, layout: Layout, name: str, target: LoopTarget) -> Kernel:
-    """The same tensor in another layout. Channels that pad the last block become 0."""
+    """The same tensor in another layout. Channels that pad the last block are `unused`."""
     builder = Builder()
     operands = Operands(builder, {value: source})
     view = operands.view(value)
@@ -57,13 +57,14 @@ def converting_kernel(value: Expr, source: Layout, layout: Layout, name: str, ta
         output = te.compute(value.shape, lambda *index: view[index], builder.name("out"))
     else:
         block = layout.block
-        zero = tir.Const(0, view.dtype)
 
         def read(n: tir.Expr, cb: tir.Expr, *rest: tir.Expr) -> tir.Expr:
             *places, lane = rest
             c = cb * block + lane
             element = view[(n, c, *places)]
-            return to_memory(element if channels % block == 0 else tir.select(c < channels, element, zero), layout)
+            if channels % block:
+                element = tir.select(c < channels, element, unused(view, n, *places))
+            return to_memory(element, layout)
 
         n, _, *sizes = value.shape
         output = te.compute((n, -(-channels // block), *sizes, block), read, builder.name("out"))
