@@ -1,16 +1,20 @@
-"""What all benchmarks share: a readable table, and flat records in a JSON file."""
+"""What all benchmarks share: a readable table, flat records in a JSON file, and how far long work has come."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from rich.console import Console
 from rich.table import Table
+from weft.progress import progress
+
+Case = TypeVar("Case")
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,17 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         table.add_row(*row)
     width = None if os.isatty(1) else 200
     Console(width=width).print(table)
+
+
+def each_of(cases: Iterable[Case], name: Callable[[Case], str] = str) -> Iterator[Case]:
+    """The cases one after the other; on stderr stands which one is at work, and how many there are."""
+    waiting = list(cases)
+    if not waiting:
+        return
+    with progress(f"{len(waiting)} cases") as shown:
+        for number, case in enumerate(waiting):
+            shown.count(name(case), number, len(waiting))
+            yield case
 
 
 def write_json(path: Path, records: Iterable[Record]) -> None:

@@ -26,7 +26,7 @@ from weft.hw.config import CoreConfig, load_config
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
 
-from benchmarks.common import Record, print_table, write_json
+from benchmarks.common import Record, each_of, print_table, write_json
 from benchmarks.zoo.block_networks import BLOCKS, block
 from benchmarks.zoo.quantised_forms import Form, quantised
 
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error(f"there is no block {name!r}; choose from {', '.join(BLOCKS)}")
     config = load_config(arguments.config)
     rows, kinds, records, faults = [], [], [], []
-    for name in arguments.names or BLOCKS:
+    for name in each_of(arguments.names or BLOCKS):
         source, batches = block(name)
         model = weft.compile(quantised(source, batches, FORM), target="accel", config=config)
         if not isinstance(model, CompiledModel):

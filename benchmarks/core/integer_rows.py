@@ -27,7 +27,7 @@ from weft.compiler.passes import PassManager, integer_passes
 from weft.compiler.scope import Scope
 from weft.runtime.module import LoadedModule
 
-from benchmarks.common import Record, print_table, write_json
+from benchmarks.common import Record, each_of, print_table, write_json
 from benchmarks.core.other_networks import FORM
 from benchmarks.zoo.quantised_forms import quantised
 from benchmarks.zoo.whole_networks import ARCHITECTURES, float_network
@@ -111,8 +111,10 @@ def main() -> int:
         if name not in ARCHITECTURES:
             parser.error(f"there is no network {name!r}; choose from {', '.join(ARCHITECTURES)}")
     done = [
-        (name, kind, item) for name in options.names or NETWORKS for kind, item in sorted(measure(name).items())
-    ]  # fmt: skip
+        (name, kind, item)
+        for name in each_of(options.names or NETWORKS)
+        for kind, item in sorted(measure(name).items())
+    ]
     rows = [
         [
             name, kind, str(item.operators), " ".join("x".join(map(str, shape)) for shape in sorted(item.shapes)),

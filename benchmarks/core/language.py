@@ -40,7 +40,7 @@ from weft.runtime.profile_whatif import predict_runs
 from weft.runtime.residents import Kept, Residents
 from weft.sim.dram import DramModel
 
-from benchmarks.common import Record, print_table, write_json
+from benchmarks.common import Record, each_of, print_table, write_json
 from examples.story.network import Size, layer_module
 
 LONGEST, LEAST_SHARE = 0.54, 0.96
@@ -311,7 +311,7 @@ def main() -> int:
     fine = True
     if arguments.step:
         records, fine = step_measured(arguments.shape, arguments.positions, CORES[arguments.core])
-    for make in CASES if not arguments.step else ():
+    for make in each_of(CASES if not arguments.step else (), lambda make: make.__name__):
         found, good = measured(make(), rtl=arguments.rtl)
         records += found
         fine &= good

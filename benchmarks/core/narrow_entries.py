@@ -32,7 +32,7 @@ from weft.runtime.profile import profile
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
 
-from benchmarks.common import Record, print_table, write_json
+from benchmarks.common import Record, each_of, print_table, write_json
 from benchmarks.zoo.quantised_build import Net
 from benchmarks.zoo.quantised_forms import Form, Inputs, quantised
 from benchmarks.zoo.quantised_networks import network
@@ -114,7 +114,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     found = []
-    for name in args.networks:
+    for name in each_of(args.networks):
         source, batches = NETWORKS[name]()
         module = from_onnx(quantised(source, batches, FORM))
         inputs = {param.name: batches[0][param.name] for param in module.main.params}

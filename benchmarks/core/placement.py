@@ -31,7 +31,7 @@ from weft.compiler.graph import Module, calls, evaluate
 from weft.compiler.graph.registry import operator_of
 from weft.compiler.model import CompiledModel, CoreStep
 
-from benchmarks.common import Record, print_table, write_json
+from benchmarks.common import Record, each_of, print_table, write_json
 from benchmarks.zoo.placement_networks import NETWORKS, SHAPE, Form, forms, network, random_forms
 
 MOST_OFF = 0.02
@@ -138,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args(argv)
     rows, records, faults = [], [], []
-    for name, form, seed in _cases(arguments):
+    for name, form, seed in each_of(_cases(arguments), lambda case: f"{case[0]}: {case[1]}"):
         step = 2.0**-4 if form.power_of_two else 0.05
         result = placed(network(name, form, seed), arguments.config, step)
         workload = f"{name}: {form}" + (f" #{seed}" if arguments.random else "")

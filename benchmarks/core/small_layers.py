@@ -30,7 +30,7 @@ from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
 from weft.tune.least_cycles import least_cycles
 
-from benchmarks.common import Record, print_table, write_json
+from benchmarks.common import Record, each_of, print_table, write_json
 from benchmarks.zoo.placement_graph import QuantisedGraph
 
 WORST = 1.3
@@ -156,12 +156,12 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args()
     found, host = [], 0
-    for core in arguments.cores:
-        for layer in arguments.layers:
-            for shape in LAYERS[layer].shapes:
-                each = measure(CORES[core], layer, shape)
-                found += [each] if each else []
-                host += each is None
+    cases = [(core, layer, shape) for core in arguments.cores for layer in arguments.layers
+             for shape in LAYERS[layer].shapes]  # fmt: skip
+    for core, layer, shape in each_of(cases, lambda case: " ".join(map(str, case))):
+        each = measure(CORES[core], layer, shape)
+        found += [each] if each else []
+        host += each is None
     bad = [each for each in found if each.times > WORST]
     shown = sorted(found if arguments.all else bad, key=lambda each: -each.times)
     rows = [[each.core, each.workload, f"{each.cycles:,}", f"{each.bound:,}", f"{each.times:.2f}"] for each in shown]

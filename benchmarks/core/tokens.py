@@ -31,7 +31,7 @@ from weft.hw.config import CoreConfig, load_config
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
 
-from benchmarks.common import Record, print_table, write_json
+from benchmarks.common import Record, each_of, print_table, write_json
 from benchmarks.zoo.quantised_build import Net
 from benchmarks.zoo.quantised_forms import Form, Inputs, quantised
 
@@ -121,7 +121,8 @@ def main() -> int:
     args = parser.parse_args()
     config, dram = load_config(args.config), DramModel()
     found = [
-        measure(shape, act, config, dram) for act in args.act for rows in args.rows for shape in shapes_of(rows)
+        measure(shape, act, config, dram)
+        for act, shape in each_of([(act, shape) for act in args.act for rows in args.rows for shape in shapes_of(rows)])
     ]  # fmt: skip
     print_table(
         f"Gated layers {WIDTH} -> {HIDDEN} -> {WIDTH} on {config.name}",

@@ -30,7 +30,7 @@ from onnx.reference import ReferenceEvaluator
 from weft.compiler.frontends.onnx.specialise import specialise
 from weft.compiler.graph import evaluate
 
-from benchmarks.common import Record, print_table, write_json
+from benchmarks.common import Record, each_of, print_table, write_json
 from benchmarks.frontends import sweep_cases, sweep_norms, sweep_quantised, sweep_recurrent, sweep_windows
 from benchmarks.frontends.sweep_cases import Array, Case
 from examples.precise import precise_session
@@ -176,7 +176,7 @@ def main() -> int:
     cases = [case for case in all_cases() if arguments.filter in case.name][:: arguments.every]
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     good, known = True, explained()
-    for outcome in outcomes(cases, tools):
+    for outcome in outcomes(each_of(cases, lambda case: case.name), tools):
         state = "missing" if outcome.missing else "wrong" if outcome.wrong else "right"
         totals[outcome.tool][state] += 1
         if state == "right" or (state == "missing" and not arguments.verbose and outcome.tool not in ours):

@@ -34,6 +34,8 @@ from weft.compiler.frontends.torch.site import REFUSED
 from weft.compiler.frontends.torch.tensors import array_of, dtype_name
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, Span, TensorType, Tuple, Var, evaluate_function
 
+from benchmarks.common import each_of
+
 WANTED = 0.90
 TOLERANCE = 1e-4
 COMPLEX = (torch.complex32, torch.complex64, torch.complex128)
@@ -145,9 +147,7 @@ def tried(entry: Any, dtype: torch.dtype, number: int, sample: Any, compiled: bo
 
 def campaign(only: str, samples: int, compiled: bool) -> list[Outcome]:
     outcomes = []
-    for entry in op_db:
-        if only and only not in entry.name:
-            continue
+    for entry in each_of([entry for entry in op_db if only in entry.name], lambda entry: entry.name):
         for dtype in (torch.float32, torch.int64, torch.bool):
             if not entry.supports_dtype(dtype, "cpu"):
                 continue
