@@ -107,7 +107,7 @@ def _cycles(config: CoreConfig, rate: DramRate, program: Code, offset: int) -> i
 
 def _cycles_together(
     config: CoreConfig, ports: Sequence[int], rate: DramRate, programs: Sequence[tuple[Code, int]]
-) -> int:
+) -> tuple[int, ...]:
     with IMPORTS:
         from .sim.system_timing import cycles_together
 

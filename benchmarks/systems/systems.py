@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from weft.hw.verilog import TOP, emit_component
 from weft.runtime.artifact import load as load_artifact
 from weft.runtime.inputs import read_inputs
 from weft.runtime.pipeline_module import WINDOWS_A_CORE
+from weft.runtime.profile_shared import timed
 from weft.runtime.profile_system import timed_rounds
 from weft.sim import system_rtl
 from weft.sim.dram import DramModel
@@ -80,8 +81,9 @@ TARGETS = {
 }
 """Throughput against one core that is wanted of 16x16 cores on images of 224x224."""
 
-Stages = Callable[[int], CompiledModel | None]
-"""The network in so many stages; None where there is but an artifact of it."""
+Stages = Callable[[int, Sequence[int]], CompiledModel | None]
+"""The network in so many stages, for the ports of their cores (none: one each); None where there is but an artifact of
+it."""
 
 WEIGHTS = (1, 2, 4, 15)
 """Bursts of the first core's turn, where turns are tried."""
@@ -175,7 +177,7 @@ def measure_stages(
     """The network in stages, one on each core with a port of its own: a round, which brings an item, and a batch with
     the host's time, in cycles."""
     for count in counts:
-        model = compile_for(count) if count > 1 else None
+        model = compile_for(count, ()) if count > 1 else None
         if model is None:
             continue
         cycles = [0] * count
@@ -187,6 +189,21 @@ def measure_stages(
         rounds, relayed = batch_cycles(cycles, batch, host)
         yield Row(network, core, "rounds", count, rounds, batch, cycles_alone, None)
         yield Row(network, core, "relay", count, relayed, batch, cycles_alone, None)
+
+
+def measure_stages_on_ports(
+    network: str, core: str, cycles_alone: int, count: int, compile_for: Stages
+) -> Iterator[Row]:
+    """The network in stages on cores of which some share a port: a round, by stages cut for a port each and for these
+    ports."""
+    for name, ports in (("one port", (0,) * count), ("two on a port", tuple(core // 2 for core in range(count)))):
+        for cut, told in (("a port each", ()), ("these", ports)):
+            model = compile_for(count, told)
+            if model is None:
+                continue
+            system = SystemConfig(cores=(model.config,) * count, ports=ports)
+            cycles = predict_system(system, [timed(step) for step in model.programs], MEMORY).cycles or 0
+            yield Row(network, core, f"stages, {name}, cut for {cut}", count, cycles, 1, cycles_alone, None)
 
 
 def batch_cycles(cycles: list[int], items: int, host: int) -> tuple[int, int]:
@@ -260,8 +277,10 @@ def network_of(name: str, size: int) -> Path | onnx.ModelProto:
     return quantised(*float_network(name), FORM)
 
 
-def compiled_for(network: Path | onnx.ModelProto, config: CoreConfig, stages: int) -> CompiledModel:
-    model = weft.compile(network, config, stages=stages)
+def compiled_for(
+    network: Path | onnx.ModelProto, config: CoreConfig, stages: int, ports: Sequence[int]
+) -> CompiledModel:
+    model = weft.compile(network, config, stages=stages, ports=tuple(ports))
     assert isinstance(model, CompiledModel)
     return model
 
@@ -271,11 +290,11 @@ def compiled(arguments: argparse.Namespace) -> Iterator[tuple[str, str, Compiled
     for path in arguments.models:
         model = load_artifact(path, None)
         core = next((name for name, config in CORES.items() if config.hash64 == model.config.hash64), model.config.name)
-        yield model.name.split("-")[0], core, model, lambda _: None
+        yield model.name.split("-")[0], core, model, lambda *_: None
     for core in arguments.core:
         for name in arguments.networks if not arguments.models else ():
             compile_for = partial(compiled_for, network_of(name, arguments.size), CORES[core])
-            yield name, core, compile_for(1), compile_for
+            yield name, core, compile_for(1, ()), compile_for
 
 
 def main() -> int:
@@ -292,6 +311,7 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=64, help="items through the stages, by one start or by rounds")
     parser.add_argument("--interrupt", type=float, default=80, help="microseconds of the host between two rounds")
     parser.add_argument("--clock", type=float, default=100, help="MHz of the cores, for these")
+    parser.add_argument("--ports", action="store_true", help="also stages whose cores share ports")
     parser.add_argument("--turns", action="store_true", help="also by the weight of a port's first core")
     parser.add_argument("--area", action="store_true", help="synthesise arbiters and relays")
     parser.add_argument("--json", type=Path)
@@ -303,10 +323,12 @@ def main() -> int:
         rows += measure(network, core, model, arguments.cores)
         host = round(arguments.interrupt * arguments.clock)
         rows += measure_stages(network, core, alone(model), arguments.cores, compile_for, arguments.batch, host)
+        if arguments.ports and most > 1:
+            rows += measure_stages_on_ports(network, core, alone(model), most, compile_for)
         if arguments.turns and most > 1:
             records += turns(network, core, model, most)
         if arguments.rtl:
-            in_stages = compile_for(most)
+            in_stages = compile_for(most, ())
             tried = {"shared": model, "shared reads": model, **({"stages": in_stages} if in_stages else {})}
             for ports, each in tried.items():
                 difference = rtl_equals(each, most, ports, arguments.quick)

@@ -57,7 +57,9 @@ def test_what_cores_share_is_compiled_for_their_ports() -> None:
     told = for_system(Path("model.onnx"), {"split": 2}, pair)
     assert told == {"config": TINY, "split": 2, "ports": (0, 0)}
     assert for_system(Path("model.onnx"), {"split": 2, "ports": "0,1"}, pair)["ports"] == "0,1"
-    assert "ports" not in for_system(Path("model.onnx"), {"stages": 2}, pair)
+    assert for_system(Path("model.onnx"), {"stages": 2}, pair)["ports"] == (0, 0)
+    assert "ports" not in for_system(Path("model.onnx"), {}, pair)
+    assert "ports" not in for_system(Path("model.onnx"), {"stages": 2, "cores": "tiny,tiny"}, pair)
 
 
 @pytest.mark.parametrize("way", ["split", "stages"])

@@ -12,8 +12,9 @@ from .target_options import Chosen
 
 def for_system(source: Path, chosen: Chosen, system: SystemConfig) -> Chosen:
     """``chosen`` with the system's core, where all are alike, or with the core of each stage, where they are not; with
-    the ports of cores that share each layer. Options that name cores stay, and an artifact is for the cores that it was
-    compiled for. CompileError for unlike cores that are to run one program, and for more or fewer parts than cores."""
+    the ports of cores that each have a stage, or share each layer. Options that name cores stay, and an artifact is for
+    the cores that it was compiled for. CompileError for unlike cores that are to run one program, and for more or fewer
+    parts than cores."""
     if is_artifact(source):
         return chosen
     count = len(system.cores)
@@ -25,7 +26,8 @@ def for_system(source: Path, chosen: Chosen, system: SystemConfig) -> Chosen:
             )  # fmt: skip
     if len({core.hash64 for core in system.cores}) == 1:
         named = {} if "config" in chosen or "cores" in chosen else {"config": system.cores[0]}
-        shared = {"ports": system.ports} if chosen.get("split", 1) > 1 else {}
+        several = max(chosen.get("split", 1), chosen.get("stages", 1)) > 1 and "cores" not in chosen
+        shared = {"ports": system.ports} if several else {}
         return {**named, **shared, **chosen}
     if chosen.get("stages", count if "cores" in chosen else 1) != count or chosen.get("split", 1) != 1:
         raise CompileError(

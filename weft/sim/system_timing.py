@@ -65,11 +65,10 @@ def predict_system(
 
 def cycles_together(
     config: CoreConfig, ports: Sequence[int], rate: DramRate, programs: Sequence[tuple[npt.NDArray[np.uint8], int]]
-) -> int:
-    """Cycles until the last of alike cores on these ports has ended its program, which lies at an offset of its window,
-    with DRAM of this rate: what a compilation may ask for, as ``Job.together``."""
+) -> tuple[int, ...]:
+    """Cycles that each of alike cores on these ports takes for its program, which lies at an offset of its window, with
+    DRAM of this rate: what a compilation may ask for, as ``Job.together``."""
     system = SystemConfig(cores=(config,) * len(programs), ports=tuple(ports))
     dram = DramModel(latency=rate.latency, bytes_per_cycle=rate.bytes_per_cycle)
-    cycles = predict_system(system, [TimedProgram(code=code, offset=offset) for code, offset in programs], dram).cycles
-    assert cycles is not None  # the timing model always counts
-    return cycles
+    run = predict_system(system, [TimedProgram(code=code, offset=offset) for code, offset in programs], dram)
+    return tuple(core.cycles for core in run.cores if core is not None and core.cycles is not None)  # of all: it counts

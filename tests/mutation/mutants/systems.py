@@ -7,6 +7,7 @@ from .mutant import Mutant
 PLAN = ("tests/runtime/test_system_module.py", "tests/runtime/test_profile_system.py")
 SHARED = ("tests/runtime/test_profile_shared.py",)
 SPLIT = ("tests/compiler/targets/accel/link/test_split.py",)
+STAGES = ("tests/compiler/targets/accel/link/test_stages.py",)
 ITEMS = ("tests/runtime/test_split_module.py",)
 COMMAND = ("tests/cli/test_system.py",)
 UNLIKE = ("tests/compiler/targets/accel/passes/test_unlike_cores.py",)
@@ -90,7 +91,23 @@ MUTANTS = (
     ),
     Mutant(
         "split-without-the-ports-of-its-system", "cli/system_options.py", "forgotten part",
-        'chosen.get("split", 1) > 1', "False", COMMAND,
+        'max(chosen.get("split", 1), chosen.get("stages", 1)) > 1', "False", COMMAND,
+    ),
+    Mutant(
+        "stages-cut-as-if-each-had-a-port", "compiler/targets/accel/link/link.py", "forgotten part",
+        "alone, together if self.ports else None)", "alone)", STAGES,
+    ),
+    Mutant(
+        "stages-of-all-cores-on-one-port", "compiler/targets/accel/link/split.py", "wrong index",
+        "[used.index(ports[core]) for core in programs]", "[0 for _ in programs]", STAGES,
+    ),
+    Mutant(
+        "stages-take-their-last-program", "compiler/targets/accel/link/split.py", "wrong accumulator",
+        "cycles[core] += taken", "cycles[core] = taken", STAGES,
+    ),
+    Mutant(
+        "stages-all-like-the-first", "compiler/targets/accel/link/stages.py", "shared state",
+        "[[*costs] for _ in range(count)]", "[costs] * count", STAGES,
     ),
     Mutant(
         "split-reads-met-by-nobody", "compiler/targets/accel/check_turn.py", "check ignored",

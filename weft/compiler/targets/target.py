@@ -32,9 +32,11 @@ Dump = Callable[[str, str], None]
 Measure = Callable[[CoreConfig, DramRate, npt.NDArray[np.uint8], int], int]
 """Cycles of a program for a core with such memory; the program lies at an offset of the core's window."""
 
-MeasureTogether = Callable[[CoreConfig, Sequence[int], DramRate, Sequence[tuple[npt.NDArray[np.uint8], int]]], int]
-"""Cycles until the last of alike cores has ended, which begin together: the port of each, such memory behind each port,
-and the program of each with its offset."""
+MeasureTogether = Callable[
+    [CoreConfig, Sequence[int], DramRate, Sequence[tuple[npt.NDArray[np.uint8], int]]], Sequence[int]
+]
+"""Cycles of each of alike cores that begin together: the port of each, such memory behind each port, and the program of
+each with its offset."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ class Job:
     ``strict``: refuse a model of which the target cannot compile every operator. ``keep``: every layer's result can be
     read after a run. ``progress``: called with a line of text at each step. ``dump``: called with each kernel's name
     and loop IR. ``measure``: cycles of a program on a core; without it nothing is decided by them. ``together``: those
-    of a program on each of several cores. ``kept``: what stands for all that kernels follow from, beside what is
-    compiled, so that those of earlier runs can be loaded; None: they are made anew.
+    of each core, where each of several has a program. ``kept``: what stands for all that kernels follow from, beside
+    what is compiled, so that those of earlier runs can be loaded; None: they are made anew.
     """
 
     strict: bool = False

@@ -12,12 +12,13 @@ from dataclasses import replace
 
 from ....hw.config import CoreConfig
 from ....hw.dram_rate import DramRate
-from ...model import CompiledModel, CoreStep
+from ...model import CompiledModel
 from ..target import Dump, Job
-from .link.split import cycles_of
+from .link.alone import Program
+from .link.split import cycles_of, cycles_of_stages
 
 Ports = Sequence[int]
-"""Of memory, that of each core of those that share layers; none where each has its own."""
+"""Of memory, that of each core; none where each has its own."""
 
 Compile = Callable[[DramRate, Ports, Dump | None], CompiledModel]
 """For a memory behind such ports; takes what it dumps."""
@@ -65,11 +66,12 @@ def _host_steps(model: CompiledModel) -> int:
 
 def _cycles(model: CompiledModel, rate: DramRate, ports: Ports, job: Job) -> int:
     """Of the stage that takes longest, or of all turns of cores that share layers."""
-    cycles = [0] * model.stages
-    turns: dict[int, list[CoreStep]] = {}
+    if model.stages == 1:
+        turns: dict[int, list[Program]] = {}
+        for step in model.programs:
+            turns.setdefault(step.turn if ports else len(turns), []).append((step.program, step.program_offset))
+        return sum(cycles_of(turn, model.config, ports, rate, job) for turn in turns.values())
+    stages: list[list[Program]] = [[] for _ in range(model.stages)]
     for step in model.programs:
-        turns.setdefault(step.turn if ports else len(turns), []).append(step)
-    for turn in turns.values():
-        programs = [(step.program, step.program_offset) for step in turn]
-        cycles[turn[0].stage] += cycles_of(programs, model.config, ports, rate, job)
-    return max(cycles, default=0)
+        stages[step.stage].append((step.program, step.program_offset))
+    return max(cycles_of_stages(stages, model.config, ports, rate, job))

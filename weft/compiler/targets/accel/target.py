@@ -43,7 +43,7 @@ class AccelOptions:
     )
     split: int = option(1, "Cores that share each layer of an item, for a shorter latency.")
     ports: str | tuple[int, ...] = option(
-        "", "The memory port of each of the cores that share layers, with commas between. Empty: a port each."
+        "", "The memory port of each core of stages or of shared layers, with commas between. Empty: a port each."
     )
     chains: bool = option(True, "Chains of layers stay on chip where that is faster; slower to compile.")
     hiding: LatencyHiding | str = option(
@@ -105,15 +105,18 @@ class AccelOptions:
                     )  # fmt: skip
 
     def _check_ports(self) -> None:
-        if self.ports and self.split == 1:
-            raise CompileError("ports are of the cores that share layers, but no layer is shared", at="ports",
-                               hint="give split, or leave out ports")  # fmt: skip
+        if self.ports and self.stage_cores:
+            raise CompileError("cuts between unlike cores are measured with a port each", at="ports",
+                               hint="leave out ports, or name no cores")  # fmt: skip
+        if self.ports and max(self.stages, self.split) == 1:
+            raise CompileError("ports are of several cores, but the model is for one", at="ports",
+                               hint="give stages or split, or leave out ports")  # fmt: skip
         _ = self.shared_ports
 
     @property
     def shared_ports(self) -> tuple[int, ...]:
-        """The port of each core that shares layers; none where each has its own. CompileError for what are no ports of
-        so many cores."""
+        """The port of each core of stages, or of those that share layers; none where each has its own. CompileError for
+        what are no ports of so many cores."""
         if not isinstance(self.ports, (str, tuple, list)):
             raise CompileError(f"ports is {self.ports!r:.80}, but must be the port of each core",
                                hint="such as 0,0,1,1")  # fmt: skip
@@ -121,7 +124,7 @@ class AccelOptions:
             return ()
         try:
             given = tuple(map(int, self.ports.split(","))) if isinstance(self.ports, str) else tuple(self.ports)
-            ports = SystemConfig(cores=(self.core,) * self.split, ports=given).ports
+            ports = SystemConfig(cores=(self.core,) * max(self.stages, self.split), ports=given).ports
         except ValueError as error:
             raise CompileError(f"ports is {self.ports!r:.80}, which are not all numbers",
                                hint="the port of each core, such as 0,0,1,1") from error  # fmt: skip

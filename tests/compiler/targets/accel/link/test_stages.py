@@ -12,14 +12,20 @@ import weft
 from weft.compiler.compile import compile_model
 from weft.compiler.graph import Call, Var, call
 from weft.compiler.graph.ir import TensorType
+from weft.compiler.targets.accel.link.alone import Program
 from weft.compiler.targets.accel.link.phases import Phase
+from weft.compiler.targets.accel.link.split import cycles_of_stages
 from weft.compiler.targets.accel.link.stages import balanced, staged
 from weft.compiler.targets.errors import CompileError
+from weft.compiler.targets.target import Job
 from weft.hw.config import PYNQ, TINY
+from weft.hw.dram_rate import DramRate
+from weft.sim.system_timing import cycles_together
 from weft.sim.timing import predict
 
 from ....onnx_models import FloatModel, quantise
 
+SLOW = DramRate(bytes_per_cycle=4)
 DIGITS = Path(__file__).parents[5] / "examples" / "digits" / "digits.onnx"
 
 
@@ -92,6 +98,42 @@ def test_a_stage_may_be_parts_of_several_programs() -> None:
     assert [(phase.stage, len(phase.calls)) for phase in at_edges if phase.on_core] == [(0, 3), (1, 3)]
 
 
+def test_cuts_follow_what_stages_cost_each_other() -> None:
+    """Alone every call takes the same; beside others, those of the first stage take three times as long."""
+    everything, asked = nodes(12), []
+
+    def together(stages: Sequence[Sequence[Sequence[Call]]]) -> list[int]:
+        asked.append([[len(program) for program in stage] for stage in stages])
+        return [10 * factor * sum(map(len, stage)) for factor, stage in zip((3, 1, 1), stages, strict=True)]
+
+    phases = staged([Phase(True, everything)], 3, lambda run: 10 * len(run), together)
+    first, *others = [len(phase.calls) for phase in phases]
+    assert max(3 * first, *others) == 6  # of four each it would be 12
+    assert asked[0] == [[4], [4], [4]]
+    two = [Phase(True, everything[:3]), Phase(False, nodes(1, "h")), Phase(True, everything[3:6])]
+    asked.clear()
+    staged(two, 2, lambda run: 10 * len(run), lambda stages: together([*stages, []])[:2])
+    assert all(sum(map(sum, stages)) == 6 for stages in asked)
+    assert [[1], [2, 3], []] in asked  # a stage with a program on each side of the host
+
+
+def test_programs_of_a_round_run_at_once_on_the_ports_of_their_cores() -> None:
+    asked = []
+
+    def together(
+        config: weft.CoreConfig, ports: Sequence[int], rate: DramRate, programs: Sequence[Program]
+    ) -> list[int]:
+        asked.append((list(ports), [offset for _, offset in programs]))
+        return [offset for _, offset in programs]
+
+    def program(cycles: int) -> Program:
+        return np.zeros(0, np.uint8), cycles
+
+    stages = [[program(5)], [program(10), program(20)], [program(7)], [program(1), program(2)]]
+    assert cycles_of_stages(stages, TINY, (0, 1, 1, 2), SLOW, Job(together=together)) == [5, 30, 7, 3]
+    assert asked == [([0, 1, 1, 2], [5, 10, 7, 1]), ([0, 1], [20, 2])]
+
+
 def test_more_stages_than_calls_are_refused() -> None:
     with pytest.raises(CompileError, match="2 functions run on the core, which are no 3 stages; hint: ask for fewer"):
         staged([Phase(True, nodes(2))], 3, len)
@@ -116,6 +158,29 @@ def test_a_stage_is_a_program_and_the_longest_is_as_short_as_a_cut_makes_it() ->
     expected, found = (weft.load(each).run(x) for each in (whole, model))
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
     assert weft.certify(model).proved
+
+
+def test_cores_that_share_ports_get_stages_for_them(tmp_path: Path) -> None:
+    """Layers of many bytes come first; two cores have the first port, and a third has its own."""
+    network, value = FloatModel((1, 16, 24, 24)), "x"
+    for _ in range(4):
+        value = network.op("Relu", network.conv(value, 16, 16, kernel=1))
+    for _ in range(4):
+        value = network.op("Relu", network.conv(value, 16, 16))
+    quantise(network.build(value), tmp_path)
+    source, ports, wish = tmp_path / "quantised.onnx", (0, 0, 1), {"dram": SLOW, "chains": False}
+    own, told = (weft.compile(source, PYNQ, stages=3, **wish, **named) for named in ({}, {"ports": ports}))
+    assert isinstance(own, weft.CompiledModel)
+    assert isinstance(told, weft.CompiledModel)
+    cycles = [
+        max(cycles_together(PYNQ, ports, SLOW, [(step.program, step.program_offset) for step in each.programs]))
+        for each in (own, told)
+    ]
+    assert cycles[1] < 0.95 * cycles[0]
+    x = np.random.default_rng(0).normal(size=told.inputs[0].shape).astype(np.float32)
+    expected, found = (weft.load(each).run(x) for each in (own, told))
+    assert all(np.array_equal(expected[name], found[name]) for name in expected)
+    assert weft.certify(told).proved
 
 
 def test_stages_of_a_model_with_the_host_between(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from .kept_kernels import kept_result, kernels_are_kept
 from .phases import Phase, check_strict, function_of, is_packed_renaming, split_phases
 from .residents import with_states_apart
 from .slices import CONCAT, MOVE, KernelSlice, slices_of
-from .split import Measure, Slices, cycles_of, fastest_cut, may_follow, slices_of_core
+from .split import Measure, Slices, cycles_of, cycles_of_stages, fastest_cut, may_follow, slices_of_core
 from .stages import staged
 from .tuned import Lookup
 from .window import DmaWindow
@@ -59,7 +59,7 @@ def link(
 
     ``rate``: of the DRAM that schedules are chosen for. ``vthreads``: tiles in flight at once. ``tuned``: settings
     that were measured. ``hiding``: of latencies. ``stages``: of a pipeline of cores, each with programs of its own.
-    ``split``: cores that share each layer. ``ports``: of memory, that of each of these cores where some share one.
+    ``split``: cores that share each layer. ``ports``: of memory, that of each core where some share one.
     ``cores``: of each stage that the module's calls say, the core, where these are unlike; ``config`` is the first.
     Tensors that are not alive at the same time share bytes of the window, unless the job keeps them all. Raises
     CompileError that names the function, stage or buffer at fault; every program has passed the checker.
@@ -127,8 +127,7 @@ class _Linker:
         linkers = [replace(self, config=core) for core in self.cores] or [self]  # that share window, names and layers
         slices = self._begun(phases, linkers)
         if self.stages > 1:
-            cycles = self._measured(phases)
-            phases = staged(phases, self.stages, lambda calls_of: cycles(calls_of, [slices]))
+            phases = self._staged(phases, slices)
         cuts = self._cuts(phases, slices) if self.split > 1 else {}
         self.window.plan_tensors(phases, self.names, self._read_by, reuse=not self.job.keep)
         steps: list[CoreStep | HostStep] = []
@@ -272,20 +271,40 @@ class _Linker:
 
     # The core's part
 
+    def _staged(self, phases: Sequence[Phase], slices: Slices) -> list[Phase]:
+        """The phases, those on the core cut into stages."""
+        made = self._trial(phases)
+
+        def alone(calls_of: Sequence[Call]) -> int:
+            return cycles_of([made(calls_of, slices)], self.config, (), self.rate, self.job)
+
+        def together(stages: Sequence[Sequence[Sequence[Call]]]) -> list[int]:
+            programs = [[made(calls_of, slices) for calls_of in stage] for stage in stages]
+            return cycles_of_stages(programs, self.config, self.ports, self.rate, self.job)
+
+        return staged(phases, self.stages, alone, together if self.ports else None)
+
     def _measured(self, phases: Sequence[Phase]) -> Measure:
-        """What tells how many cycles calls take as one program on each core. Tensors lie elsewhere in its window than
-        they will."""
+        """What tells how many cycles calls take as one program on each core."""
+        made = self._trial(phases)
+
+        def cycles(calls_of: Sequence[Call], of_cores: Sequence[Slices]) -> int:
+            programs = [made(calls_of, slices) for slices in of_cores]
+            return cycles_of(programs, self.config, self.ports, self.rate, self.job)
+
+        return cycles
+
+    def _trial(self, phases: Sequence[Phase]) -> Callable[[Sequence[Call], Slices], Program]:
+        """What makes one program of calls, to be measured. Tensors lie elsewhere in its window than they will."""
         window = replace(self.window, slots={})
         window.plan_tensors(phases, self.names, self._read_by, reuse=False)
         job = replace(self.job, progress=lambda _: None, dump=None)
         trial = replace(self, window=window, job=job)
 
-        def cycles(calls_of: Sequence[Call], of_cores: Sequence[Slices]) -> int:
-            phase = Phase(True, list(calls_of))
-            programs = [(trial.made(phase, slices, window.end, 0).code, window.end) for slices in of_cores]
-            return cycles_of(programs, self.config, self.ports, self.rate, self.job)
+        def made(calls_of: Sequence[Call], slices: Slices) -> Program:
+            return trial.made(Phase(True, list(calls_of)), slices, window.end, 0).code, window.end
 
-        return cycles
+        return made
 
     def _program(self, phase: Phase, slices: Slices) -> CoreStep:
         made = self._known(phase, slices)

@@ -17,15 +17,22 @@ from .phases import Phase
 Measure = Callable[[Sequence[Call]], int]
 """Cycles of calls as one program."""
 
+Together = Callable[[Sequence[Sequence[Sequence[Call]]]], Sequence[int]]
+"""Cycles of each stage where all run at once: of a stage the calls of each of its programs."""
+
+Taken = Callable[[Sequence[tuple[int, int]]], Sequence[float]]
+"""Cycles of stages, each with the items from its first number to its last but one."""
+
 ROUNDS = 8
 """Cuts that are measured at most."""
 
 
-def staged(phases: Sequence[Phase], count: int, measure: Measure) -> list[Phase]:
+def staged(phases: Sequence[Phase], count: int, measure: Measure, together: Together | None = None) -> list[Phase]:
     """The phases, those on the core cut into ``count`` stages; the longest is as short as measured cuts make it.
 
     The first cuts follow from what each call takes as a program of its own. Together they take less, so each stage is
     measured, what its calls take is brought to that, and the cuts are made anew, as long as there are new ones.
+    ``together``: measures stages whose cores share ports and wait for each other there; else each has its memory alone.
     CompileError where there are fewer calls than stages.
     """
     groups = [phase.calls for phase in phases if phase.on_core]
@@ -36,36 +43,44 @@ def staged(phases: Sequence[Phase], count: int, measure: Measure) -> list[Phase]
     starts = [0, *accumulate(map(len, groups))]
     known: dict[tuple[int, int], int] = {}
 
-    def cycles(first: int, stop: int) -> int:
-        """Of a stage: a program for each phase that it has a part of."""
-        if (first, stop) not in known:
-            edges = [first, *(start for start in starts if first < start < stop), stop]
-            known[first, stop] = sum(measure(everything[begin:end]) for begin, end in pairwise(edges))
-        return known[first, stop]
+    def programs(first: int, stop: int) -> list[Sequence[Call]]:
+        """Of a stage: the calls of each phase that it has a part of."""
+        edges = [first, *(start for start in starts if first < start < stop), stop]
+        return [everything[begin:end] for begin, end in pairwise(edges)]
 
-    costs = [float(cycles(number, number + 1)) for number in range(len(everything))]
-    return _cut(phases, shortest([costs] * count, lambda _, first, stop: cycles(first, stop)))
+    def alone(stages: Sequence[tuple[int, int]]) -> list[float]:
+        for stage in stages:
+            if stage not in known:
+                known[stage] = sum(map(measure, programs(*stage)))
+        return [known[stage] for stage in stages]
+
+    def at_once(stages: Sequence[tuple[int, int]]) -> Sequence[float]:
+        assert together is not None
+        return together([programs(*stage) for stage in stages])
+
+    costs = alone([(number, number + 1) for number in range(len(everything))])
+    if together is None:
+        return _cut(phases, shortest([costs] * count, alone))
+    return _cut(phases, shortest([[*costs] for _ in range(count)], at_once))
 
 
-def shortest(costs: Sequence[list[float]], cycles: Callable[[int, int, int], float]) -> tuple[int, ...]:
+def shortest(costs: Sequence[list[float]], taken: Taken) -> tuple[int, ...]:
     """Where to cut a row of items so that the longest stage is as short as measured cuts make it.
 
     ``costs``: for each stage, what each item would take there by itself; they are brought to what was measured, so
-    stages on like cores share one list. ``cycles``: of a stage with the items from the first number to the last but
-    one.
+    stages on like cores share one list.
     """
-    tried: dict[tuple[int, ...], float] = {}
+    tried: dict[tuple[int, ...], Sequence[float]] = {}
     for _ in range(ROUNDS):
         cuts = balanced(costs)
         if cuts in tried:
             break
-        stages = list(enumerate(zip((0, *cuts), (*cuts, len(costs[0])), strict=True)))
-        tried[cuts] = max(cycles(number, *stage) for number, stage in stages)
-        for number, (first, stop) in stages:
-            own = costs[number]
-            factor = cycles(number, first, stop) / (sum(own[first:stop]) or 1)
+        stages = list(pairwise((0, *cuts, len(costs[0]))))
+        tried[cuts] = taken(stages)
+        for own, (first, stop), cycles in zip(costs, stages, tried[cuts], strict=True):
+            factor = cycles / (sum(own[first:stop]) or 1)
             own[first:stop] = [cost * factor for cost in own[first:stop]]
-    return min(tried, key=tried.__getitem__)
+    return min(tried, key=lambda each: max(tried[each]))
 
 
 def balanced(costs: Sequence[Sequence[float]]) -> tuple[int, ...]:

@@ -99,11 +99,14 @@ class _Stages:
             key = self._like(number)
             costs[key] = [cycles + LEFT_TO_HOST * (left - few) for (left, cycles), few in zip(own, least, strict=True)]
 
-        def cycles(number: int, first: int, stop: int) -> float:
-            left, taken = self._cost(number, edges[first], edges[stop], quick=False)
-            return float(taken + LEFT_TO_HOST * max(0, left - sum(least[first:stop])))
+        def taken(stages: Sequence[tuple[int, int]]) -> list[float]:
+            found = []
+            for number, (first, stop) in enumerate(stages):
+                left, cycles = self._cost(number, edges[first], edges[stop], quick=False)
+                found.append(float(cycles + LEFT_TO_HOST * max(0, left - sum(least[first:stop]))))
+            return found
 
-        cuts = shortest([costs[self._like(number)] for number in range(len(self.cores))], cycles)
+        cuts = shortest([costs[self._like(number)] for number in range(len(self.cores))], taken)
         places = [edges[item] for item in (0, *cuts, items)]
         return self._joined(list(pairwise(places)))
 
