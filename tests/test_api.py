@@ -68,3 +68,8 @@ def test_what_is_no_model_is_not_loaded(model: Any) -> None:
 def test_shapes_that_are_none_are_refused(shapes: Any) -> None:
     with pytest.raises(CompileError, match=r"shapes is .*, but must hold the sizes of each input by name; hint: such"):
         weft.compile(DIGITS, target="cpu", shapes=shapes)
+
+
+def test_a_target_that_is_given_as_a_core_is_told() -> None:
+    with pytest.raises(CompileError, match="'cpu' is a target, and config is a core; hint: target='cpu'"):
+        weft.compile(DIGITS, "cpu")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from .compiler.model import CompiledModel, CutModel, GpuCode, HostCode, HostProgram, OpenModel
 from .compiler.targets.errors import CompileError
-from .compiler.targets.registry import find_target
+from .compiler.targets.registry import find_target, target_names
 from .compiler.targets.target import true_or_false
 from .imports import IMPORTS
 from .kept_models import Wish, compile_kept
@@ -102,6 +102,8 @@ def compile(
     """
     chosen: dict[str, Any] = {**options}
     if config is not None:
+        if isinstance(config, str) and config in target_names():
+            raise CompileError(f"{config!r} is a target, and config is a core", hint=f"target={config!r}")
         chosen["config"] = config
     if progress is not None and not callable(progress):
         raise CompileError(f"progress is {progress!r:.80}, but must be a function of a text")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from weft.runtime.errors import InputError, SessionError
@@ -83,3 +85,26 @@ def test_no_prompt_and_no_tokens_are_refused() -> None:
         next(generate(Counting(), [], 1))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="count is 0"):
         next(generate(Counting(), [1], 0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"temperature": "hot"}, "temperature is 'hot', but must be 0 or a finite number above"),
+    ({"top_k": 1.5}, "top_k is 1.5, but must be a whole number of at least 1"),
+    ({"top_k": 0}, "top_k is 0, but must be a whole number of at least 1"),
+    ({"seed": -1}, "seed is -1, but must be a whole number of at least 0"),
+    ({"seed": 0.5}, "seed is 0.5, but must be"),
+])  # fmt: skip
+def test_settings_without_a_meaning_are_refused(settings: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Sampling(**settings)
+
+
+@pytest.mark.parametrize("count", [2.5, "x", True, None])
+def test_a_count_that_is_none_is_refused(count: Any) -> None:
+    with pytest.raises(InputError, match=r"count is .*, but must be a whole number of at least 1"):
+        next(generate(Counting(), [1], count))  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_lowest_temperature_draws_the_best_token() -> None:
+    assert Sampling(1e-320).chooser()(np.array([0.5, 2.0, -1e300])) == 1

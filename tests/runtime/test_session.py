@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -190,6 +191,28 @@ def test_fewer_positions_than_there_is_room_for() -> None:
     for positions in (0, 13):
         with pytest.raises(SessionError, match=f"positions is {positions}, but must be 1 to 12"):
             decoder().session(positions=positions)
+
+
+@pytest.mark.parametrize("number", [1.5, "a", True, None, [1]], ids=str)
+def test_what_is_no_whole_number_is_no_position(number: Any) -> None:
+    session = decoder().session()
+    session.prefill([1, 2])
+    with pytest.raises(SessionError, match=r"position is .*, but must be a whole number"):
+        session.rewind(number)
+    assert session.position == 2
+    session.rewind(np.int64(1))  # type: ignore[arg-type]
+    assert type(session.position) is int
+    if number is not None:
+        with pytest.raises(SessionError, match=r"positions is .*, but must be 1 to 12"):
+            decoder().session(positions=number)
+
+
+def test_what_is_no_module_or_no_pair_of_states_is_refused() -> None:
+    given: Any = "x"
+    with pytest.raises(SessionError, match="prefill is 'x', but must be a module that takes several tokens"):
+        decoder().session(prefill=given)
+    with pytest.raises(SessionError, match=r"states is \['x'\], but must be \{OUTPUT: INPUT\}"):
+        decoder().session(states=[given])  # type: ignore[arg-type]
 
 
 # Other forms of models

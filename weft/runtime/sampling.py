@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..whole import whole
 from .errors import InputError, SessionError
 from .session import Session
 
@@ -28,10 +30,11 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < np.inf:
-            raise InputError(f"temperature is {self.temperature}, but must be 0 or a finite number above")
-        if self.top_k is not None and self.top_k < 1:
-            raise InputError(f"top_k is {self.top_k}, but must be at least 1")
+        if not isinstance(self.temperature, Real) or not 0 <= self.temperature < np.inf:
+            raise InputError(f"temperature is {self.temperature!r:.80}, but must be 0 or a finite number above")
+        if self.top_k is not None:
+            object.__setattr__(self, "top_k", _at_least(1, "top_k", self.top_k))
+        object.__setattr__(self, "seed", _at_least(0, "seed", self.seed))
 
     def chooser(self) -> Callable[[Array], int]:
         """A function from scores ``(vocabulary,)`` to a token, with random numbers of its own from the seed on."""
@@ -45,10 +48,18 @@ class Sampling:
             if self.temperature == 0:
                 return int(exact.argmax())
             order = np.argsort(-exact, kind="stable")[: self.top_k]
-            weights = np.exp((exact[order] - exact[order[0]]) / self.temperature)
+            with np.errstate(over="ignore"):  # of a temperature near 0, at which the others have no share
+                weights = np.exp((exact[order] - exact[order[0]]) / self.temperature)
             return int(order[generator.choice(len(order), p=weights / weights.sum())])
 
         return choose
+
+
+def _at_least(least: int, name: str, value: object) -> int:
+    number = whole(value)
+    if number is None or number < least:
+        raise InputError(f"{name} is {value!r:.80}, but must be a whole number of at least {least}")
+    return number
 
 
 @dataclass(frozen=True)
@@ -70,8 +81,7 @@ def generate(
     not taken by the session. Raises :class:`SessionError` for a prompt that does not fit, InputError for a ``count``
     below 1 and for scores that are not finite.
     """
-    if count < 1:
-        raise InputError(f"count is {count}, but must be at least 1")
+    count = _at_least(1, "count", count)
     if not len(prompt):
         raise SessionError("the prompt has no token", hint="give at least one: a model continues a text")
     choose = (sampling or Sampling()).chooser()

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,12 @@ import numpy.typing as npt
 from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.model import CompiledModel, HostStep
 from ..content import content_digest
+from ..whole import whole
 from .errors import SessionError
+from .module import LoadedModule
 from .residents import Kept
 from .run_lock import stays_here
 from .session_roles import RoleNames, Roles, State, roles_of
-
-if TYPE_CHECKING:
-    from .module import LoadedModule
 
 Array = npt.NDArray[Any]
 
@@ -112,14 +111,17 @@ class Session:
         """
         with self._lock:
             self._refuse(0)
-            whole = any(state.axis is None for state in self._step.roles.states)
-            if not 0 <= position <= self._position:
-                raise SessionError(f"position {position} was not reached: the session is at {self._position}")
-            if whole and 0 < position < self._position:
+            together = any(state.axis is None for state in self._step.roles.states)
+            wanted = whole(position)
+            if wanted is None:
+                raise SessionError(f"position is {position!r:.80}, but must be a whole number")
+            if not 0 <= wanted <= self._position:
+                raise SessionError(f"position {wanted} was not reached: the session is at {self._position}")
+            if together and 0 < wanted < self._position:
                 raise SessionError("the model's states cannot be rewound", hint="to 0, or keep a cache to restore")
-            if whole and position == 0:
+            if together and wanted == 0:
                 self._states = self._step.empty()
-            self._position = position
+            self._position = wanted
 
     def cache(self) -> Cache:
         """A copy of what the session holds."""
@@ -322,12 +324,16 @@ def open_session(
                            hint="compile it for one, and give this one as prefill")  # fmt: skip
     wide = None
     if prefill is not None:
+        if not isinstance(prefill, LoadedModule):
+            raise SessionError(f"prefill is {prefill!r:.80}, but must be a module that takes several tokens a run",
+                               hint="weft.load of the same model, compiled for them")  # fmt: skip
         wide = _Runner(prefill, roles_of(prefill.model.inputs, prefill.model.outputs, names, states))
         kinds, others = ({each.input.name: each.input for each in runner.roles.states} for runner in (step, wide))
         if kinds != others or wide.roles.vocabulary != roles.vocabulary:
             raise SessionError(f"the states of {prefill.model.name!r} are others than those of {module.model.name!r}",
                                hint="prefill is the same model for more tokens a run")  # fmt: skip
-    if positions is not None and (positions < 1 or (roles.positions is not None and positions > roles.positions)):
+    room = None if positions is None else whole(positions)
+    if positions is not None and (room is None or room < 1 or (roles.positions is not None and room > roles.positions)):
         bound = "1 or more" if roles.positions is None else f"1 to {roles.positions}, which the states have room for"
-        raise SessionError(f"positions is {positions}, but must be {bound}")
-    return Session(step, wide, positions or roles.positions)
+        raise SessionError(f"positions is {positions!r:.80}, but must be {bound}")
+    return Session(step, wide, room or roles.positions)

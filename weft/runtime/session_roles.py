@@ -126,6 +126,8 @@ def roles_of(
 def _given(
     states: Mapping[str, str], ins: Mapping[str, TensorSpec], outs: Mapping[str, TensorSpec]
 ) -> list[tuple[TensorSpec, TensorSpec]]:
+    if not isinstance(states, Mapping):
+        raise SessionError(f"states is {states!r:.80}, but must be {{OUTPUT: INPUT}}")
     for output, source in states.items():
         if output not in outs or source not in ins:
             what = f"output {output!r}" if output not in outs else f"input {source!r}"
