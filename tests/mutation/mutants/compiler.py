@@ -371,14 +371,14 @@ MUTANTS = (
         ("tests/compiler/targets/accel/passes/test_chain.py",),
     ),
     Mutant(
-        "chain-scheduled-twice", "compiler/targets/accel/passes/chain.py", "update forgotten",
-        "share_schedules(function, measured)", "pass",
-        ("tests/compiler/targets/accel/passes/test_chains_pass.py",),
+        "layer-lowered-for-each-attribute", "compiler/targets/accel/operators/lower.py", "update forgotten",
+        "_LOWERED.setdefault(function.body, {})", "_LOWERED.setdefault(function, {})",
+        ("tests/compiler/targets/accel/operators/test_lower.py",),
     ),
     Mutant(
-        "layer-alone-scheduled-twice", "compiler/targets/accel/passes/chain.py", "update forgotten",
-        "share_schedules(function, new.op)", "pass",
-        ("tests/compiler/targets/accel/passes/test_chains_pass.py",),
+        "kernel-of-other-parameters", "compiler/targets/accel/operators/lower.py", "wrong key",
+        "own = function.name, function.params", "own = function.name, ()",
+        ("tests/compiler/targets/accel/operators/test_lower.py",),
     ),
     Mutant(
         "chain-plan-not-followed", "compiler/targets/accel/link/compile_kernel.py", "check ignored",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from weft.compiler.graph import Attrs, Call, Expr, Function, Module, Span, Var, call
 from weft.compiler.targets.accel.link.chain_plan import ChainPlan
-from weft.compiler.targets.accel.passes.chain import WINDOWED_LAYERS, Form, merged, on_vector_engine
+from weft.compiler.targets.accel.passes.chain import WINDOWED_LAYERS, Form, merged, on_vector_engine, planned
 from weft.compiler.targets.accel.schedule.tiling import ChainTiling
 from weft.hw.config import TINY, CoreConfig
 
@@ -154,7 +154,8 @@ def chain_function(
 ) -> Function:
     """All layers in one function, depthwise ones in this form. Without ``tiling`` the linker chooses one."""
     _, nodes = layers_of(case, config)
-    return merged(nodes, form, ChainPlan(tiling, "", 0, 0, 0) if tiling is not None else None)
+    whole = merged(nodes, form)
+    return whole if tiling is None else planned(whole, ChainPlan(tiling, "", 0, 0, 0))
 
 
 def apart(case: ChainCase, config: CoreConfig) -> Module:

@@ -246,25 +246,21 @@ def is_chain(function: Function) -> bool:
 
 
 def lower_function(function: Function) -> Kernel:
-    """The tensor expressions of a packed primitive function whose result is one int8 tensor; once for each function.
+    """The tensor expressions of a packed primitive function whose result is one int8 tensor; once for functions that
+    differ in nothing but attributes.
 
     Raises CompileError naming the operator that has no compute rule.
     """
-    kernel = _LOWERED.get(function)
-    if kernel is None:
-        kernel = _LOWERED[function] = _Lowering(function).run()
-    return kernel
+    lowered = _LOWERED.setdefault(function.body, {})
+    own = function.name, function.params
+    if own not in lowered:
+        lowered[own] = _Lowering(function).run()
+    return lowered[own]
 
 
-def share_schedules(function: Function, measured: Function) -> None:
-    """What was scheduled for a function that differs in nothing but attributes is not scheduled again."""
-    kernel = _LOWERED.get(measured)
-    if kernel is not None and kernel.schedules:
-        lower_function(function).schedules.update(kernel.schedules)
-
-
-_LOWERED: WeakKeyDictionary[Function, Kernel] = WeakKeyDictionary()
-"""Kernels of functions that are still in use: passes and the linker ask for the same ones."""
+_LOWERED: WeakKeyDictionary[Expr, dict[tuple[str, tuple[Var, ...]], Kernel]] = WeakKeyDictionary()
+"""Kernels of functions that are still in use, by body: passes and the linker ask for the same ones, and attributes that
+passes give a function are no part of what it computes."""
 
 
 @dataclass

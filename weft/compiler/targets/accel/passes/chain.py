@@ -37,7 +37,7 @@ from ..link.slices import KernelSlice, slices_of
 from ..link.tuned import Lookup, Tuned, chain_text, layer_text, tuned_settings
 from ..operators.depthwise_mode import in_depthwise_mode
 from ..operators.filled_parameters import fills_pay
-from ..operators.lower import lower_function, share_schedules
+from ..operators.lower import lower_function
 from ..operators.operators import AS_PIXEL, is_requantised, packed_form
 from ..schedule.tiling import ChainTiling, Problem
 from ..walk.emit import Emitter
@@ -354,7 +354,6 @@ class _Chainer(_Proposer):
             new = with_children(node, tuple(values[child] for child in node.children))
             if isinstance(new, Call) and isinstance(new.op, Function) and node in self._reasons:
                 function = replace(new.op, attrs=new.op.attrs.replace(not_chained=self._reasons[node]))
-                share_schedules(function, new.op)
                 new = call(function, *new.args, span=new.span, **new.attrs)
             values[node] = new
         return self.module.with_main(values[body])
@@ -365,11 +364,7 @@ class _Chainer(_Proposer):
         if not isinstance(decided, Decision):
             raise TypeError(f"no chain: {decided}")
         if layers not in self._made_of:
-            function = merged(part, forms_of(self.config, part)[decided.form], decided.plan(part))
-            measured = self._merged.get((decided.form, *part))
-            if measured is not None:
-                share_schedules(function, measured)
-            self._made_of[layers] = function
+            self._made_of[layers] = planned(self._whole(part, decided.form), decided.plan(part))
         return self._made_of[layers]
 
     def _decided(self, part: Sequence[Call]) -> Decision | str:
@@ -506,8 +501,8 @@ def outside(part: Sequence[Call]) -> list[Expr]:
     return list(dict.fromkeys(arg for node in part for arg in node.args if arg not in part))
 
 
-def merged(part: Sequence[Call], form: Form = on_vector_engine, plan: ChainPlan | None = None) -> Function:
-    """The function of a chain whose depthwise layers have this form. Without a ``plan`` its tiling is open."""
+def merged(part: Sequence[Call], form: Form = on_vector_engine) -> Function:
+    """The function of a chain whose depthwise layers have this form; its tiling is open."""
     values: dict[Expr, Expr] = {}
     params = []
     for number, arg in enumerate(outside(part)):
@@ -526,8 +521,13 @@ def merged(part: Sequence[Call], form: Form = on_vector_engine, plan: ChainPlan 
         "shape": functions[-1].attrs.get("shape", part[-1].shape),
         "macs": sum(int(str(function.attrs.get("macs", 0))) for function in functions),
     }
-    planned = {PLAN: plan} if plan is not None else {}
-    return Function(tuple(params), values[part[-1]], Attrs({**own, **planned}))
+    return Function(tuple(params), values[part[-1]], Attrs(own))
+
+
+def planned(chain: Function, plan: ChainPlan) -> Function:
+    """A chain with its plan. It has the body of the one whose tiling was open, and so the kernel that was lowered and
+    scheduled for that one."""
+    return replace(chain, attrs=chain.attrs.replace(**{PLAN: plan}))
 
 
 def forms_of(config: CoreConfig, part: Sequence[Call]) -> Mapping[str, Form]:
