@@ -10,10 +10,24 @@ from math import prod
 import numpy as np
 import pytest
 import weft
-from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, Module, TensorType, Tuple, Var, call, evaluate
+from weft.compiler.graph import (
+    Array,
+    Attrs,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    Module,
+    TensorType,
+    Tuple,
+    Var,
+    call,
+    evaluate,
+)
 from weft.compiler.model import HostStep
 from weft.compiler.targets.cpu import processor
 from weft.compiler.targets.cpu.build import check_host_program
+from weft.compiler.targets.loops import small_moves
 from weft.compiler.targets.loops.fusion import group_calls
 from weft.compiler.targets.loops.fusion_limits import FusionLimits
 from weft.compiler.targets.loops.small_moves import REPEATED
@@ -100,6 +114,24 @@ def test_reductions_keep_their_order_of_summation() -> None:
     assert kernels(call("reshape", norm(X), shape=(4, 48))) == [*kernels(norm(X)), ("reshape",)]
     scores = call("nn.multiply", call("transpose", X, perm=(0, 2, 1)), Constant(np.float32(2)))
     assert kernels(call("nn.softmax", scores, axis=2))[-1] == ("nn.softmax",)
+
+
+def test_elements_are_numbered_only_where_a_move_reads_a_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large tensor they are millions."""
+    numbered: list[str] = []
+    moved = small_moves._moved
+
+    def counted(move: Call) -> Array | None:
+        numbered.append(str(move.op))
+        return moved(move)
+
+    monkeypatch.setattr(small_moves, "_moved", counted)
+    large = Var("x", TensorType((64, 32, 16), "float32"))
+    turned = call("transpose", call("nn.abs", large), perm=(0, 2, 1))
+    assert kernels(turned) == [("nn.abs",), ("transpose",)]
+    assert not numbered
+    kernels(call("transpose", call("pad", large, pads=(0, 0, 0, 0, 0, 4), value=0.0), perm=(1, 0, 2)))
+    assert numbered == ["transpose", "pad"]
 
 
 def softmax(x: Expr) -> Call:

@@ -153,12 +153,15 @@ def _joined_in_parts(
     root = members[0]
     if root.tensor_type.size > MOST_NUMBERS or (is_move(root) and len(members) > 1):
         return []
-    every = np.arange(root.tensor_type.size, dtype=np.int32)  # `MOST_NUMBERS` at most
-    read = [(arg, every) for arg in dict.fromkeys(arg for member in members for arg in member.args)]
-    if is_move(root):
-        moved = _moved(root)
-        read = [] if moved is None else [(root.args[0], moved)]
-    for value, places in read:
+    operands = root.args[:1] if is_move(root) else [arg for member in members for arg in member.args]
+    read = [arg for arg in dict.fromkeys(operands) if isinstance(arg, Call) and is_move(arg)]
+    # Elements are numbered where a move is read at all: large tensors have millions.
+    first = None if not read else _moved(root) if is_move(root) else np.arange(root.tensor_type.size, dtype=np.int32)
+    if first is None:
+        return []
+    value: Expr
+    for value in read:
+        places = first
         chain: list[Call] = []
         joined: list[Call] = []
         while isinstance(value, Call) and is_move(value) and len(members) + len(chain) < limits.depth:
