@@ -34,8 +34,26 @@ MUTANTS = (
     ),
     _fault(
         "rows-stay-images", "passes/rows_as_pixels.py", "missing condition",
-        "if steps and _is_of_host(steps[0].args[0]):", "if False:",
+        "if steps and (_is_of_host(source)", "if False and (_is_of_host(source)",
         "passes/test_rows_as_pixels.py",
+    ),
+    _fault(
+        "pixels-for-any-reader", "passes/rows_as_pixels.py", "missing condition",
+        "if reading and all(reads(reader)", "if reading and any(reads(reader)", "passes/test_rows_as_pixels.py",
+    ),
+    _fault(
+        "values-are-turned-in-another-order", "passes/turned_moves.py", "wrong order",
+        "(images, pixels // block, channels, block), (0, 2, 1, 3)",
+        "(images, channels, pixels // block, block), (0, 1, 2, 3)",
+        "passes/test_turned_moves.py",
+    ),
+    _fault(
+        "values-are-turned-by-twos", "passes/turned_moves.py", "wrong constant",
+        "exact(product, 1.0)", "exact(product, 2.0)", "passes/test_turned_moves.py",
+    ),
+    _fault(
+        "channels-in-parts-of-blocks-are-turned", "passes/turned_moves.py", "check ignored",
+        "if channels % block or pixels % block:", "if False:", "passes/test_turned_moves.py",
     ),
     _fault(
         "channels-of-a-moved-operand-as-it-lay", "passes/zero_points.py", "wrong operand",

@@ -27,42 +27,10 @@ from weft.hw.config import PYNQ, TINY
 from weft.sim.dram import DramModel
 from weft.verify import verify
 
-from tests.compiler.targets.accel.quantised_layers import module_of, quantised, variable
+from tests.compiler.targets.accel.attention_layers import attention, check
+from tests.compiler.targets.accel.quantised_layers import module_of
 
 BLOCK = TINY.block_in
-
-
-def dense(x: Expr, outputs: int, seed: int) -> Expr:
-    values = np.random.default_rng(seed).integers(-127, 128, (outputs, x.shape[1])).astype(np.int8)
-    weights = call("dequantise", Constant(values), Constant(np.float32(0.01)), Constant(np.int8(0)))
-    return quantised(call("nn.dense", x, weights))
-
-
-def attention(images: int, tokens: int, heads: int, depth: int) -> Module:
-    """Of rows that the host makes: (images, tokens, channels) of a softmax, whose scale is that of no layer."""
-    channels = 2 * BLOCK
-    x = variable(images, tokens, channels)
-    rows = call("reshape", quantised(call("nn.softmax", quantised(x), axis=2), 0.01), shape=(images * tokens, channels))
-
-    def of_heads(seed: int) -> Expr:
-        made = call("reshape", dense(rows, heads * depth, seed), shape=(images, tokens, heads, depth))
-        return call("transpose", made, perm=(0, 2, 1, 3))
-
-    query, key, value = map(of_heads, range(3))
-    scores = quantised(call("nn.matmul", query, call("transpose", key, perm=(0, 1, 3, 2))), 0.02)
-    mixed = quantised(call("nn.matmul", quantised(call("nn.softmax", scores, axis=3), 0.01), value), 0.02)
-    mixed = call("reshape", call("transpose", mixed, perm=(0, 2, 1, 3)), shape=(images * tokens, heads * depth))
-    return module_of(x, dense(mixed, channels, 3))
-
-
-def check(module: Module, config: weft.CoreConfig = TINY) -> weft.CompiledModel:
-    model = weft.compile(module, config)
-    assert isinstance(model, weft.CompiledModel)
-    (x,) = module.main.params
-    given = {"x": np.random.default_rng(0).normal(0, 3, x.type.shape).astype(np.float32)}
-    wanted = evaluate(integer_graph(module, model), given)["y"]
-    np.testing.assert_array_equal(weft.load(model, "fsim").run(given)["y"], wanted)
-    return model
 
 
 @pytest.mark.parametrize(
@@ -75,10 +43,10 @@ def test_heads_are_read_where_the_layer_put_them(images: int, tokens: int, heads
     assert verify(model, integer_graph(module, model), seed=1).proved
 
 
-def test_only_rows_are_moved_by_a_layer() -> None:
-    """Those of the last dense layer, which the host reads; on a core whose loads bring enough entries."""
+def test_no_layer_only_moves_rows() -> None:
+    """On a core whose loads bring enough entries."""
     model = check(attention(2, 64, 4, 48), PYNQ)
-    assert len([layer for layer in model.layers if layer.device == "core" and layer.kind == "move"]) == 1
+    assert not [layer for layer in model.layers if layer.device == "core" and layer.kind == "move"]
 
 
 def test_on_the_rtl() -> None:
@@ -89,18 +57,18 @@ def test_on_the_rtl() -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
+def narrowed(y: Expr, seed: int = 0) -> Expr:
+    random, channels = np.random.default_rng(seed), y.shape[1]
+    numbers = random.integers(-9, 9, channels), random.integers(1 << 21, 1 << 22, channels), np.full(channels, 27)
+    return call("requantise", y, *(Constant(each.astype(np.int32)) for each in numbers))
+
+
 def rows(count: int, reader: str) -> tuple[Module, Module]:
     """A dense layer of what the host has, with arithmetic behind it, that a product or another layer reads, before and
     behind the pass."""
     x = Var("x", TensorType((count, BLOCK), "int8"))
     given = host_call("reshape", (x,), {"shape": (count, BLOCK, 1, 1)}, "a test", UNKNOWN)
     random = np.random.default_rng(0)
-
-    def narrowed(y: Expr) -> Expr:
-        channels = y.shape[1]
-        numbers = random.integers(-9, 9, channels), random.integers(1 << 21, 1 << 22, channels), np.full(channels, 27)
-        return call("requantise", y, *(Constant(each.astype(np.int32)) for each in numbers))
-
     weights = Constant(random.integers(-127, 128, (2 * BLOCK, BLOCK, 1, 1)).astype(np.int8))
     made = narrowed(call("conv2d", given, weights))
     flat = call("reshape", made, shape=(count, 2 * BLOCK))
@@ -120,6 +88,50 @@ def test_rows_for_products_are_pixels(count: int, reader: str, shape: tuple[int,
     (layer,) = [node for node in calls(after.main.body) if node.op == "conv2d"]
     assert layer.shape == shape
     given = {"x": np.random.default_rng(2).integers(-128, 128, (count, BLOCK)).astype(np.int8)}
+    np.testing.assert_array_equal(evaluate(after, given)["y"], evaluate(before, given)["y"])
+
+
+TOKENS, HEADS = 3, 2
+
+
+def put_together(beside: str, reader: str) -> tuple[Module, Module]:
+    """A dense layer of the rows that moves make of a product, with an addition behind it, before and behind the pass.
+    ``beside``: who has made what is added. ``reader``: of the sum."""
+    channels, random = HEADS * BLOCK, np.random.default_rng(1)
+    x = Var("x", TensorType((TOKENS, channels), "int8"))
+    image = call("reshape", call("transpose", x, perm=(1, 0)), shape=(HEADS, BLOCK, TOKENS, 1))
+    made = narrowed(call("product", image, call("slice", image, starts=(0,) * 4, sizes=image.shape, steps=(1,) * 4),
+                         depth=BLOCK, outputs=TOKENS))  # fmt: skip
+    parts = call("reshape", made, shape=(1, HEADS, TOKENS, TOKENS))
+    joined = call("reshape", call("transpose", parts, perm=(0, 3, 1, 2)), shape=(TOKENS, HEADS * TOKENS, 1, 1))
+    weights = Constant(random.integers(-127, 128, (channels, HEADS * TOKENS, 1, 1)).astype(np.int8))
+    flat = call("reshape", narrowed(call("conv2d", joined, weights), 1), shape=(TOKENS, channels))
+    other: Expr = x
+    if beside == "a constant":
+        other = Constant(random.integers(-128, 128, (TOKENS, channels)).astype(np.int8))
+    elif beside == "the core":
+        other = narrowed(call("multiply_immediate", x, weight=5), 2)
+    total = call("multiply_accumulate", call("multiply_immediate", flat, weight=3), other, weight=100)
+    result = narrowed(total, 3)
+    if reader == "the core, too":
+        again = narrowed(call("multiply_immediate", result, weight=2), 4)
+        result = host_call("concat", (result, again), {"axis": 1}, "a test", UNKNOWN)
+    if reader == "the host":
+        result = host_call("reshape", (result,), {"shape": (1, TOKENS, channels)}, "a test", UNKNOWN)
+    module = module_of(x, result)
+    return module, rows_as_pixels(module)
+
+
+@pytest.mark.parametrize(("beside", "reader", "shape"), [
+    ("the host", "the host", (1, HEADS * BLOCK, TOKENS, 1)), ("the core", "the host", (TOKENS, HEADS * BLOCK, 1, 1)),
+    ("a constant", "the host", (TOKENS, HEADS * BLOCK, 1, 1)), ("the host", "none", (TOKENS, HEADS * BLOCK, 1, 1)),
+    ("the host", "the core, too", (TOKENS, HEADS * BLOCK, 1, 1)),
+])  # fmt: skip
+def test_rows_of_products_are_pixels_for_the_host(beside: str, reader: str, shape: tuple[int, ...]) -> None:
+    before, after = put_together(beside, reader)
+    (layer,) = [node for node in calls(after.main.body) if node.op == "conv2d"]
+    assert layer.shape == shape
+    given = {"x": np.random.default_rng(2).integers(-128, 128, (TOKENS, HEADS * BLOCK)).astype(np.int8)}
     np.testing.assert_array_equal(evaluate(after, given)["y"], evaluate(before, given)["y"])
 
 

@@ -44,6 +44,7 @@ from ..operators.weight_groups import stays_in_groups
 from .core_moves import moved_on_core
 from .order_of_bytes import moves_before, order_of_bytes, reading_as_pixel
 from .place_concat import Gaps, closing_gaps, reading_gaps
+from .turned_moves import turned
 from .zero_points import WideProduct, with_channels
 
 WhyNot = Callable[[Kernel], str]
@@ -124,12 +125,38 @@ class _Packer:
         if self.core is None or not is_packable(node.tensor_type) or not self._is_loaded(node):
             return None
         found = moved_on_core(node, self.blocks, self.packed_form.get, self._rows, self.core)
-        entries = entries_of(function_of(found)) if found is not None else None
-        if found is None or entries is None or is_renaming(entries, [arg.shape for arg in found.args]):
+        if found is None:
+            return self._turned(node, self.core) if self._spares_the_host(node) else None
+        entries = entries_of(function_of(found))
+        if entries is None or is_renaming(entries, [arg.shape for arg in found.args]):
             return found
         readers = [(reader.op, place) for reader, place in self.readers[node] if isinstance(reader.op, Function)]
         free = costs_nothing(entries, readers, self.core)
         return found if free or all(map(_is_of_core, found.args)) else None
+
+    def _spares_the_host(self, node: Expr) -> bool:
+        """Whether all that read a value are products that have their zero points themselves. Of others, which are
+        large, the host sums up operands, so it has them anyway."""
+        functions = (reader.op for reader, _ in self.readers[node])
+        return all(isinstance(each, Function) and WideProduct.of(each) is not None for each in functions)
+
+    def _turned(self, node: Expr, core: CoreConfig) -> Expr | None:
+        """``node`` as moves and a product of the core make it, of what the core has."""
+
+        def pack(value: Expr) -> Expr | None:
+            found = moved_on_core(value, self.blocks, self.packed_form.get, lambda _: None, core)
+            return found if found is not None and all(map(_is_of_core, found.args)) else None
+
+        def make(function: Function, value: Expr, operand: Expr) -> Expr | None:
+            packed = pack_function(function, self.blocks)
+            if self.why_not(lower_function(packed)):
+                return None
+            made = call(function, value)
+            self.packed_form[made] = call(packed, operand, span=node.span)
+            return made
+
+        moved = turned(node, self.blocks, pack, make)
+        return pack(moved) if moved is not None else None
 
     def _is_loaded(self, node: Expr) -> bool:
         """Whether layers of the core load a value, and nothing else reads it: then moves before it cost nothing."""
