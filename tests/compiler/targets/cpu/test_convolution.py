@@ -194,7 +194,7 @@ def test_quotients_by_what_is_brought_into_blocks(channels: int) -> None:
 
 @pytest.mark.parametrize("processor", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "armv7a", "aarch64"])
 def test_any_number_of_channels_fills_its_tiles(processor: str) -> None:
-    """A channel takes at most 1.42 times as long as one of 256; 116 took twice as long in blocks of four."""
+    """A channel takes at most 1.65 times as long as one of 256; 116 took more than twice as long in blocks of four."""
     target = named_target(processor)
 
     def cycles(channels: int) -> float:
@@ -202,7 +202,7 @@ def test_any_number_of_channels_fills_its_tiles(processor: str) -> None:
         whole = -(-channels // block) * block
         return whole / channels * min(cost for cost, _ in rated_tiles(56, whole, block, target))
 
-    assert all(cycles(channels) <= 1.42 * cycles(256) for channels in range(36, 400))
+    assert all(cycles(channels) <= 1.65 * cycles(256) for channels in range(36, 400))
 
 
 @pytest.mark.parametrize("made", [3, 7, 21, 67, 127, 257, 402])

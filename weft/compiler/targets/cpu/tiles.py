@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import inf
 
 from ..loops.kernels import Tile
-from ..loops.layouts import PREFERRED_BLOCKS, filled_block
+from ..loops.layouts import MOST_UNUSED, PREFERRED_BLOCKS, filled_block
 from .processor import Processor
 
 FMA_CHAINS = 8
@@ -22,12 +22,16 @@ LOADS_FELT = 0.5
 """Part of the cycles of loads that add to those of the units: weights of a tile come from the second-level cache, and a
 processor with two units is done with their work in half the cycles."""
 
+ALONE, ALONE_BYTES = 1.8, 32
+"""By how much tiles take longer of which each row has one register, where registers have so many bytes: each
+multiply-add then waits for a load of its own, and there are two units. As measured on a Zen 3."""
+
 LARGEST_TILE_LANES = 256
 
 USUAL_WIDTH = 28
 """Pixels of a row by which blocks of channels are compared, so that all images of as many channels have the same."""
 
-WORTH_FILLING = 0.9
+WORTH_FILLING = 0.92
 """Other blocks than the usual ones are worth it where tiles take this part of their cycles, or less."""
 
 
@@ -52,7 +56,8 @@ def rated_tiles(width: int, channels: int, block: int, target: Processor, kept: 
                 break
             loads = rows / target.core.loads + parts * load
             cycles = max(rows * parts, loads, FMA_CHAINS) + LOADS_FELT * loads
-            found.append((-(-width // rows) * cycles / lanes, Tile(rows, lanes)))
+            alone = ALONE if parts == 1 and target.vector_bytes == ALONE_BYTES else 1.0
+            found.append((-(-width // rows) * cycles * alone / lanes, Tile(rows, lanes)))
     return found
 
 
@@ -67,7 +72,9 @@ def channels_together(channels: int, target: Processor) -> int:
         whole = -(-channels // block) * block
         return whole * min((cost for cost, _ in rated_tiles(USUAL_WIDTH, whole, block, target)), default=inf)
 
-    best = min(PREFERRED_BLOCKS, key=lambda block: (cycles(block), -block))
+    full = channels % usual == 0 and usual >= target.float_lanes
+    few = [block for block in PREFERRED_BLOCKS if not full or -channels % block <= channels // MOST_UNUSED]
+    best = min(few, key=lambda block: (cycles(block), -block), default=usual)
     return best if cycles(best) < WORTH_FILLING * cycles(usual) else usual
 
 
