@@ -117,7 +117,7 @@ def test_open_sizes_have_the_users_names_and_run_for_any_size_in_their_range() -
         x, y = torch.randn(count, 4), torch.randn(count, 4)
         made = loaded.run({"x": x.numpy(), "y": y.numpy()})["output"]
         np.testing.assert_allclose(made, Net()(x, y).numpy(), rtol=1e-6)
-    with pytest.raises(ModelError, match="rows is 10, but the program was exported for 2 to 9"):
+    with pytest.raises(ModelError, match=r"rows is 10, but the program was exported for 2 to 9; hint: .*--shape"):
         source.module({"x": (10, 4), "y": (10, 4)})
     with pytest.raises(weft.WeftError, match="'z'"):
         source.inputs({"z": (1, 4)})

@@ -206,7 +206,9 @@ class TorchSource:
             if size is not None and not bounds.lower <= size <= bounds.upper:
                 name = self._symbols.get(str(symbol), str(symbol))
                 raise ModelError(f"the size {name} is {size}, but the program was exported for "
-                                 f"{bounds.lower} to {bounds.upper}", hint="export it with another range")  # fmt: skip
+                                 f"{bounds.lower} to {bounds.upper}",
+                                 hint="give inputs of such a size, on the command line with --shape; "
+                                 "or export it with another range")  # fmt: skip
         return sizes
 
     def _sampled(self, inputs: Sequence[SymbolicInput], sizes: Mapping[str, int]) -> dict[str, int]:
