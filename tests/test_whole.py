@@ -69,6 +69,16 @@ def aligned(schedule: t.Schedule, axis: Any, factor: Any, offset: Any) -> None:
     schedule.storage_align("a_acc", axis, factor, offset)
 
 
+class Opened:
+    """A model that a front end has opened, such as weft.from_torch gives."""
+
+    def inputs(self, shapes: object) -> tuple[()]:
+        return ()
+
+    def module(self) -> g.Module:
+        return network(TYPE)
+
+
 TAKERS: dict[str, Callable[[Any], object]] = {
     "TensorType": lambda n: g.TensorType((n, 3), "int8").shape,
     "TupleGet": lambda n: g.TupleGet(g.Tuple((X, X, X, X, X)), n).index,
@@ -179,6 +189,19 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "saved": (lambda: weft.save(3, "x"), "what is to be saved is 3, but must be a compiled model"),  # type: ignore[arg-type]
     "path": (lambda: weft.save(weft.compile(network(TYPE), target="cpu"), 3), "the path is 3, but must be a text"),  # type: ignore[arg-type]
     "device": (lambda: weft.load(weft.compile(network(TYPE), target="cpu"), device=3), "device is 3, but must be"),  # type: ignore[call-overload]
+    "traced": (lambda: weft.write_trace(3, "x"), "module is 3, but must be a loaded model"),  # type: ignore[arg-type]
+    "proved": (lambda: weft.certify(None), "model is None, but must be a compiled model or the path of an artifact"),  # type: ignore[arg-type]
+    "core as target": (lambda: weft.compile(network(TYPE), target=TINY), "a core is given as config"),  # type: ignore[arg-type]
+    "differentiated": (lambda: weft.grad(3), "3 is no module of the graph IR"),  # type: ignore[arg-type]
+    "opened": (
+        lambda: weft.grad(Opened()),
+        "Opened is no module of the graph IR, but a model that has one; hint: give",
+    ),  # type: ignore[arg-type]
+    "loss": (lambda: weft.train.cross_entropy(Opened()), "give what its .module"),  # type: ignore[arg-type]
+    "dropped out": (lambda: weft.train.dropout("x", {}), "'x' is no module of the graph IR"),  # type: ignore[arg-type]
+    "mixed": (lambda: weft.train.mixed(Opened()), "give what its .module"),  # type: ignore[arg-type]
+    "planned": (lambda: weft.quantise.plan(Opened()), "give what its .module"),  # type: ignore[arg-type]
+    "states": (lambda: weft.quantise.eight_bit_states(3), "3 is no module of the graph IR"),  # type: ignore[arg-type]
     "exported": (lambda: weft.export_onnx(3), "3 is no module of the graph IR"),  # type: ignore[arg-type]
     "lifted": (lambda: weft.lift_constants(3), "3 is no module of the graph IR"),  # type: ignore[arg-type]
     "schedule": (lambda: weft.build(3), "the schedule is 3, but must be a Schedule or a PrimFunc"),  # type: ignore[arg-type]

@@ -344,6 +344,8 @@ def certify(
         from .runtime.artifact import load as load_artifact
         from .verify import verify
 
+    if not isinstance(model, (CompiledModel, str, PathLike)):
+        raise ArtifactError(f"model is {model!r:.80}, but must be a compiled model or the path of an artifact")
     compiled = model if isinstance(model, CompiledModel) else load_artifact(model)
     if source is None:
         return verify(compiled, seed=seed, repeat=repeat)

@@ -60,7 +60,7 @@ def compile_model(
     """
     target = find_target(target) if isinstance(target, str) else target
     if not hasattr(target, "options"):
-        hint = f"known: {', '.join(target_names())}"
+        hint = f"known: {', '.join(target_names())}; a core is given as config"
         raise CompileError(f"target is {target!r:.80}, but must be a Target or the name of one", hint=hint)
     chosen = target_options(target, options or {})
     job = job or Job()

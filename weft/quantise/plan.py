@@ -27,6 +27,7 @@ from ..compiler.graph import (
     Var,
     operator,
     operator_of,
+    require_module,
     role_of,
     topological_order,
 )
@@ -76,11 +77,7 @@ class Form(enum.Enum):
 
 def plan(module: Module) -> Plan:
     """Find the places; `QuantiseError` for a model that has 8-bit tensors or nothing to quantise."""
-    if not isinstance(module, Module):
-        raise QuantiseError(
-            f"module is {module!r:.80}, but must be a Module of the graph IR",
-            hint="weft.from_onnx(path, require_quantised=False) reads one",
-        )
+    require_module(module, QuantiseError)
     module = unroll_loops(module)
     nodes = topological_order(module.main.body)
     if any(role_of(node) is Role.QUANTISE for node in nodes):

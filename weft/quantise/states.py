@@ -18,6 +18,7 @@ from ..compiler.graph import (
     Var,
     call,
     operator,
+    require_module,
     topological_order,
     with_children,
 )
@@ -38,7 +39,7 @@ def eight_bit_states(module: Module, states: Mapping[str, str] | None = None) ->
     session, so its zero point has to be 0. Raises `QuantiseError` for a state of ``states`` that cannot, with the
     reason, and where none can.
     """
-    main = module.main
+    main = require_module(module, QuantiseError).main
     results = dict(zip(main.output_names, main.results, strict=True))
     params = {param.name: param for param in main.params}
     pairs = dict(states) if states is not None else _named(params, results)

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiler.graph import Attrs, Constant, Expr, Function, GraphError, Module, Span, TensorType, Tuple, Var
+from ..compiler.graph import (
+    Attrs,
+    Constant,
+    Expr,
+    Function,
+    GraphError,
+    Module,
+    Span,
+    TensorType,
+    Tuple,
+    Var,
+    require_module,
+)
 from ..compiler.graph.dtypes import FLOATS
 from ..compiler.operators import contract, nn
 
@@ -17,7 +29,7 @@ def cross_entropy(module: Module, *, scores: str | None = None, labels: str = "l
     ``scores``: the output (N, classes) of floats that is meant, without a softmax; the only one by default.
     Raises `GraphError` for an output that there is not or that is no such matrix, and for names that are taken.
     """
-    main = module.main
+    main = require_module(module).main
     outputs = dict(zip(main.output_names, main.results, strict=True))
     name = scores if scores is not None else next(iter(outputs))
     if scores is None and len(outputs) > 1:

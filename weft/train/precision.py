@@ -19,6 +19,7 @@ from ..compiler.graph import (
     TensorType,
     Tuple,
     Var,
+    require_module,
     topological_order,
 )
 from ..compiler.graph.dtypes import HALVES, numpy_dtype
@@ -39,7 +40,7 @@ def mixed(module: Module, dtype: str = "bfloat16") -> Module:
     """
     if dtype not in HALVES:
         raise GraphError(f"there is no mixed precision with {dtype!r}", hint=f"choose from {', '.join(HALVES)}")
-    main = module.main
+    main = require_module(module).main
     order = topological_order(main.body)
     if not any(isinstance(node, Call) and _is_wide(node) for node in order):
         raise GraphError("nothing in the module is computed in float32", hint="mixed precision is for such models")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..compiler.graph import Attrs, Constant, Expr, Function, GraphError, Module, TensorType, Tuple, Var
+from ..compiler.graph import Attrs, Constant, Expr, Function, GraphError, Module, TensorType, Tuple, Var, require_module
 from ..compiler.graph.dtypes import FLOATS, numpy_dtype
 from ..compiler.graph.visit import topological_order, with_children
 from ..compiler.operators import nn
@@ -80,7 +80,7 @@ def dropout(module: Module, rates: Mapping[str, float], *, seed: int = 0) -> Mod
     (uint64, a scalar) and an output ``next_draws``, one more: a step of training keeps it with its state, so a restored
     one goes on with the same numbers. Raises GraphError for names that no value of floats has, and rates outside 0..1.
     """
-    main = module.main
+    main = require_module(module).main
     if DRAWS in {param.name for param in main.params}:
         raise GraphError(f"an input has the name {DRAWS!r} already", hint="give all rates in one call")
     for name, rate in rates.items():

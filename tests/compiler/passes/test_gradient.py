@@ -234,7 +234,7 @@ def test_other_stages_and_things_are_refused() -> None:
     module = mlp()
     with pytest.raises(GradientError, match=r"a module at stage 'operators' has no gradient; hint: differentiate"):
         weft.grad(Module(module.main, "operators"), of="loss")
-    with pytest.raises(GradientError, match=r"only a module .* not str; hint: .*from_onnx"):
+    with pytest.raises(GradientError, match=r"'model.onnx' is no module of the graph IR; hint: .*from_onnx"):
         weft.grad("model.onnx")  # type: ignore[arg-type]
 
 

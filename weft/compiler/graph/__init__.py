@@ -20,6 +20,7 @@ from .ir import (
     TupleType,
     Type,
     Var,
+    require_module,
 )
 from .registry import (
     LINEAR,
@@ -46,6 +47,7 @@ __all__ = [
     "LINEAR", "UNKNOWN", "Accuracy", "Anchor", "Array", "AttrValue", "Attrs", "Call", "Constant", "EightBits", "Expr",
     "Family", "Function", "Fusion", "GraphError", "Module", "Mutator", "Operator", "Role", "Span", "TensorType",
     "Tuple", "TupleGet", "TupleType", "Type", "Unsupported", "Var", "Visitor", "call", "calls", "constant_table",
-    "dtypes", "evaluate", "evaluate_function", "operator", "operator_of", "operators", "parse", "register", "rewrite",
-    "role_of", "substitute", "to_text", "topological_order", "unsupported", "use_counts", "with_children",
+    "dtypes", "evaluate", "evaluate_function", "operator", "operator_of", "operators", "parse", "register",
+    "require_module", "rewrite", "role_of", "substitute", "to_text", "topological_order", "unsupported", "use_counts",
+    "with_children",
 ]  # fmt: skip

@@ -521,6 +521,18 @@ class Module:
         return Module(Function(self.main.params, body, self.main.attrs, self.main.span), self.stage)
 
 
+def require_module(value: object, error: type[WeftError] = GraphError) -> Module:
+    """``value`` if it is a module; otherwise an ``error`` that says what makes one of it."""
+    if isinstance(value, Module):
+        return value
+    if all(callable(getattr(value, name, None)) for name in ("inputs", "module")):  # a front end has opened it
+        raise error(f"{type(value).__name__} is no module of the graph IR, but a model that has one",
+                    hint="give what its .module() returns")  # fmt: skip
+    raise error(f"{value!r:.80} is no module of the graph IR",
+                hint="weft.from_onnx(path, require_quantised=False) reads a file as one, and "
+                     "weft.from_torch(model, inputs).module() is that of a model of PyTorch")  # fmt: skip
+
+
 def _collect_functions(function: Function, found: dict[Function, None]) -> None:
     for node in topological_order(function.body):
         if not isinstance(node, Call):

@@ -6,7 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ..graph import Array, Attrs, Constant, Expr, Function, GraphError, Module, Tuple, Var, topological_order
+from ..graph import (
+    Array,
+    Attrs,
+    Constant,
+    Expr,
+    Function,
+    GraphError,
+    Module,
+    Tuple,
+    Var,
+    require_module,
+    topological_order,
+)
 from ..graph.dtypes import FLOATS, numpy_dtype
 from ..graph.gradient import CustomGradient, sweep, zeros
 from ..graph.visit import with_children
@@ -52,9 +64,7 @@ def grad(
     Raises `GradientError`: for unknown names, for inputs or outputs that are no floats, for an output of several
     elements without a seed, and with a list of all operators that block a gradient, before anything runs.
     """
-    if not isinstance(module, Module):
-        raise GradientError(f"only a module of the graph IR has a gradient, not {type(module).__name__}",
-                            hint="weft.compiler.frontends.from_onnx reads a model")  # fmt: skip
+    require_module(module, GradientError)
     if module.stage != "source":
         raise GradientError(f"a module at stage {module.stage!r} has no gradient",
                             hint="differentiate the module as it was read, and compile what comes out")  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ..graph.ir import Call, Constant, Expr, Function, GraphError, Module, TensorType, topological_order
+from ..graph.ir import Call, Constant, Expr, Function, Module, TensorType, require_module, topological_order
 from ..graph.scan import SCAN, body_of, rebuilt, without_scans
 from ..graph.visit import rewrite, substitute
 from .manager import Pass, graph_pass
@@ -57,8 +57,7 @@ def with_constants(node: Call) -> Call:
 @graph_pass("unroll-loops")
 def unroll_loops(module: Module) -> Module:
     """A copy of the body for each step of every loop. Raises `GraphError` for what is no module."""
-    if not isinstance(module, Module):
-        raise GraphError(f"{module!r:.80} is no module of the graph IR", hint="weft.from_onnx reads a model as one")
+    require_module(module)
     return replace(module, main=replace_body(module.main, without_scans(module.main.body)))
 
 

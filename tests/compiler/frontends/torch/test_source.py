@@ -435,3 +435,28 @@ def test_bags_of_embeddings_with_padding_weights_and_empty_bags() -> None:
             )
 
     assert_equal_to_eager(Bags(), rows, starts, torch.randn(7))
+
+
+def test_a_model_is_trained_as_pytorch_trains_it_and_goes_back() -> None:
+    """A step of its parameters, one of a single element too, and of no buffer."""
+    torch.manual_seed(3)
+    network = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.PReLU(), nn.Linear(5, 3)).eval()
+    x, labels = torch.randn(4, 6), torch.tensor([2, 0, 1, 1])
+    names = [name for name, _ in network.named_parameters()]
+    module, start = weft.lift_constants(from_torch(network, (x,)).module(), names)
+    assert list(start) == names
+    step = weft.train.sgd(weft.train.cross_entropy(module), names)
+    training = weft.train.Training(step, start, weft.load(weft.compile(step.module, target="cpu")))
+    buffers = {name: value.clone() for name, value in network.named_buffers()}
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.5)
+    functional.cross_entropy(network(x), labels).backward()
+    optimiser.step()
+    given = {module.main.params[0].name: x.numpy(), "labels": labels.numpy()}
+    training.step(given, rate=0.5)
+    theirs = {name: value.detach().clone() for name, value in network.named_parameters()}
+    back = {name: torch.from_numpy(value) for name, value in training.parameters.items()}
+    assert network.load_state_dict(back, strict=False).unexpected_keys == []
+    for name, value in network.named_parameters():
+        assert not np.array_equal(value.detach().numpy(), start[name])
+        torch.testing.assert_close(value.detach(), theirs[name], rtol=1e-5, atol=1e-6)
+    assert all(torch.equal(value, buffers[name]) for name, value in network.named_buffers())
