@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from weft.hw.config import NAMED, ONCE_CONSTANT, PYNQ, CoreConfig, load_config, named_config
 from weft.hw.errors import ConfigError
 from weft.hw.memories import SCRATCHPADS, Memory
+from weft.hw.system_config import SystemConfig, load_system
 
 
 def test_pynq_has_the_buffer_sizes_of_vta() -> None:
@@ -192,3 +194,29 @@ def test_a_file_with_a_wrong_field_is_named(tmp_path: Path) -> None:
     path.write_text('{"block_on": 8}')
     with pytest.raises(ConfigError, match=r"^.*core\.json: unknown configuration field 'block_on'"):
         load_config(str(path))
+
+
+@pytest.mark.parametrize("read", [CoreConfig.from_json, SystemConfig.from_json])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"name": "a", "name": "b"}', "name: 'name' is given twice; hint: leave one of them out"),
+        ('{"name": ' + "9" * 5000 + "}", "in JSON: "),
+        ('{"name": ' + "[" * 100_000, "in JSON: "),
+    ],
+    ids=["twice", "digits", "depth"],
+)
+def test_json_that_python_reads_in_its_own_way_or_not_at_all_is_refused(
+    read: Callable[[str], object], text: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read(text)
+
+
+@pytest.mark.parametrize("read", [load_config, load_system])
+def test_a_file_that_is_not_there_is_named(read: Callable[[str], object], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.json: No such file or directory"):
+        read(str(tmp_path / "none.json"))
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(ConfigError, match=r"folder\.json: Is a directory"):
+        read(str(tmp_path / "folder.json"))

@@ -382,19 +382,28 @@ class CoreConfig:
 
 
 def text_in(path: str | Path) -> str:
-    """What stands in a file of a configuration; :class:`ConfigError` where that is no text, OSError without a file."""
+    """What stands in a file of a configuration; :class:`ConfigError` where there is none, or where that is no text."""
     try:
         return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{error.strerror}, so no configuration", at=str(path)) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"not a configuration: byte {error.start} is no text", at=str(path)) from error
 
 
 def fields_in_json(text: str, kind: type[Any], what: str) -> dict[str, Any]:
     """The fields of an object in JSON, which are some of a dataclass. :class:`ConfigError` if it is no object, or has a
-    field that the dataclass has not."""
+    field that the dataclass has not, or one twice."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        if twice := sorted(name for name in {*names} if names.count(name) > 1):
+            raise ConfigError(f"{twice[0]!r} is given twice", at=twice[0], hint="leave one of them out")
+        return dict(pairs)
+
     try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
+        values = json.loads(text, object_pairs_hook=once)
+    except (ValueError, RecursionError) as error:  # also numbers of too many digits, and lists in lists without end
         raise ConfigError(f"not a {what} in JSON: {error}", hint=f"fields: {_field_names(kind)}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"not a {what}: expected an object, got {type(values).__name__}")
@@ -430,7 +439,7 @@ def named_config(name: str) -> CoreConfig:
 
 
 def load_config(text: str) -> CoreConfig:
-    """A named configuration, or the one in a JSON file; :class:`ConfigError` or OSError if there is none."""
+    """A named configuration, or the one in a JSON file; :class:`ConfigError` if there is none."""
     if not text.endswith(".json"):
         return named_config(text)
     try:

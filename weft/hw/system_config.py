@@ -160,7 +160,7 @@ def _core(number: int, value: Any) -> CoreConfig:
 
 
 def load_system(path: str | Path) -> SystemConfig:
-    """The system in a JSON file; :class:`ConfigError` or OSError if there is none."""
+    """The system in a JSON file; :class:`ConfigError` if there is none."""
     try:
         return SystemConfig.from_json(text_in(path))
     except ConfigError as error:

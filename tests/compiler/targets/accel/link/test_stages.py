@@ -135,7 +135,7 @@ def test_programs_of_a_round_run_at_once_on_the_ports_of_their_cores() -> None:
 
 
 def test_more_stages_than_calls_are_refused() -> None:
-    with pytest.raises(CompileError, match="2 functions run on the core, which are no 3 stages; hint: ask for fewer"):
+    with pytest.raises(CompileError, match="2 functions run on the core, too few for 3 stages; hint: ask for fewer"):
         staged([Phase(True, nodes(2))], 3, len)
     with pytest.raises(CompileError, match="stages is 0, but must be at least 1"):
         weft.compile(DIGITS, TINY, stages=0)

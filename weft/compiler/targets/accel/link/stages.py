@@ -38,7 +38,8 @@ def staged(phases: Sequence[Phase], count: int, measure: Measure, together: Toge
     groups = [phase.calls for phase in phases if phase.on_core]
     everything = [node for group in groups for node in group]
     if len(everything) < count:
-        raise CompileError(f"{len(everything)} functions run on the core, which are no {count} stages",
+        functions = "1 function runs" if len(everything) == 1 else f"{len(everything)} functions run"
+        raise CompileError(f"{functions} on the core, too few for {count} stages",
                            hint="ask for fewer stages")  # fmt: skip
     starts = [0, *accumulate(map(len, groups))]
     known: dict[tuple[int, int], int] = {}
