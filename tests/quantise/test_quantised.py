@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import weft
@@ -153,3 +156,27 @@ def test_what_cannot_be_quantised_is_refused() -> None:
     with pytest.raises(QuantiseError, match=r"no convolution and no product with weights"):
         plan(module_of(nn.add(x, x), params=(x,)))
     assert Range(0.0, 0.0).scale == 1.0
+
+
+TAKES_A_PLAN: dict[str, Callable[[Any, Any], object]] = {
+    "calibrate": calibrate,
+    "equalised": weft.quantise.equalised,
+    "refined": lambda plan, examples: weft.quantise.refined(plan, {}, examples),
+    "four_bits_that_pay": lambda plan, examples: weft.quantise.four_bits_that_pay(plan, {}, examples, weft.compile),
+    "quantised": lambda plan, _: quantised(plan, {}),
+    "four_bits": lambda plan, _: weft.quantise.four_bits(plan, 64),
+    "trainable": lambda plan, _: weft.quantise.trainable(plan, {}),
+}
+
+
+@pytest.mark.parametrize("name", TAKES_A_PLAN)
+def test_a_module_in_place_of_its_plan_is_refused(name: str) -> None:
+    with pytest.raises(QuantiseError, match=r"Module.* is no plan; hint: weft.quantise.plan\(module\) makes one"):
+        TAKES_A_PLAN[name](NETWORKS["plain"](), [])
+
+
+@pytest.mark.parametrize("name", list(TAKES_A_PLAN)[:4])
+@pytest.mark.parametrize("examples", [{"x": np.zeros(2)}, "images.npz", None])
+def test_the_inputs_of_one_example_are_no_examples(name: str, examples: object) -> None:
+    with pytest.raises(QuantiseError, match=r"examples is .*, but must be a list of inputs by name; hint: of one"):
+        TAKES_A_PLAN[name](plan(NETWORKS["plain"]()), examples)

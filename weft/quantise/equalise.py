@@ -36,7 +36,7 @@ from ..compiler.graph import (
 from ..compiler.graph.visit import topological_order, with_children
 from .errors import QuantiseError
 from .insert import LARGEST
-from .plan import Plan, plan
+from .plan import Plan, plan, require_examples, require_plan
 from .ranges import LEVELS
 
 EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -69,6 +69,8 @@ def equalised(
     Where values cannot be divided (inputs, outputs, functions such as a sigmoid, concatenations) all stays as it is.
     Raises `QuantiseError` without examples, and what ``evaluate`` raises for those that do not fit.
     """
+    require_plan(plan_)
+    require_examples(examples)
     groups = _Groups(plan_)
     free = groups.free()
     seen = _seen(plan_, groups, free, examples, progress)

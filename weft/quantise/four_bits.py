@@ -16,7 +16,7 @@ import numpy as np
 
 from ..compiler.graph import Array, Call, Constant, Expr, Fusion, Role, call, operator, role_of
 from .errors import QuantiseError
-from .plan import Plan, Weight
+from .plan import Plan, Weight, require_plan
 
 LARGEST_CODE = 15
 LARGEST_INT8 = 127
@@ -58,6 +58,7 @@ def four_bits(
     least_decibels
         Weights whose error is larger than so stay in 8 bits.
     """
+    require_plan(plan)
     if group not in GROUPS:
         raise QuantiseError(f"groups of {group} exist on no core", hint=f"one of: {', '.join(map(str, GROUPS))}")
     able = {weight.name: weight for (node, _), weight in plan.weights.items() if _why_not(node, weight, group) == ""}

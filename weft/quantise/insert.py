@@ -11,7 +11,7 @@ from ..compiler.graph.visit import with_children
 from .errors import QuantiseError
 from .four_bits import FourBits, chosen, constants_of
 from .offsets import with_whole_offsets
-from .plan import Plan, Weight
+from .plan import Plan, Weight, require_plan
 from .ranges import Range
 
 LARGEST = 127
@@ -27,6 +27,7 @@ def quantised(plan: Plan, ranges: Mapping[str, Range], four_bits: Mapping[str, F
     (`with_whole_offsets`); others stay floats. Raises `QuantiseError` for a place without a range, and for a name in
     ``four_bits`` of which the plan has no weight.
     """
+    require_plan(plan)
     known = four_bits or {}
     if unknown := set(known) - {weight.name for weight in plan.weights.values() if chosen(weight, known)}:
         raise QuantiseError(f"the plan has no such weight {min(unknown)!r}", hint="find the 4 bits of the same plan")

@@ -18,7 +18,7 @@ from .errors import QuantiseError
 from .four_bits import FourBits, constants_of, four_bits
 from .insert import eight_bits, inserted, quantised, range_of, steps_of
 from .offsets import value_of
-from .plan import Plan, Weight
+from .plan import Plan, Weight, require_examples, require_plan
 from .ranges import Range
 
 LEAST_GAIN = 1e-4
@@ -89,6 +89,8 @@ def four_bits_that_pay(
 
     Raises `QuantiseError` for a core without weights of 4 bits, without examples, and if no weight can have 4 bits.
     """
+    require_plan(plan)
+    require_examples(examples)
     batches = list(examples)
     if not batches:
         raise QuantiseError("there are no examples to measure noise with")

@@ -9,7 +9,7 @@ stays in floats between 8-bit values.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..compiler.graph import (
@@ -87,6 +87,19 @@ def plan(module: Module) -> Plan:
     if not found.weights:
         raise QuantiseError("the model has no convolution and no product with weights, so there is nothing to quantise")
     return found
+
+
+def require_plan(value: object) -> None:
+    """`QuantiseError` for what is no plan."""
+    if not isinstance(value, Plan):
+        raise QuantiseError(f"{value!r:.80} is no plan", hint="weft.quantise.plan(module) makes one")
+
+
+def require_examples(value: object) -> None:
+    """`QuantiseError` for what holds no examples one after the other, such as the inputs of a single one."""
+    if isinstance(value, (Mapping, str)) or not isinstance(value, Iterable):
+        raise QuantiseError(f"examples is {value!r:.80}, but must be a list of inputs by name",
+                            hint="of one example: [inputs]")  # fmt: skip
 
 
 def _weights_as_floats(module: Module) -> Module:

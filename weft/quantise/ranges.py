@@ -27,7 +27,7 @@ from ..compiler.graph import (
 from ..compiler.model import CompiledModel
 from ..runtime.module import LoadedModule
 from .errors import QuantiseError
-from .plan import Plan
+from .plan import Plan, require_examples, require_plan
 
 Method = Literal["minmax", "percentile", "mse"]
 
@@ -85,6 +85,8 @@ def calibrate(
     Raises `QuantiseError` without examples and for values that are not finite, which it names; what the model raises
     for inputs that do not fit.
     """
+    require_plan(plan)
+    require_examples(examples)
     if method not in ("minmax", "percentile", "mse"):
         raise QuantiseError(f"there is no method {method!r}", hint="minmax, percentile or mse")
     if not 50 < percentile <= 100:

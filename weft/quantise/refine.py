@@ -34,7 +34,7 @@ from .adaround import moments, rounded_weights
 from .equalise import SUMS
 from .errors import QuantiseError
 from .insert import LARGEST, range_of, weight_scale
-from .plan import Plan, Weight, plan
+from .plan import Plan, Weight, plan, require_examples, require_plan
 from .ranges import Range
 
 Values = list[Array]
@@ -57,6 +57,8 @@ def refined(
     weights on the left of a product are rounded to the nearest. Raises `QuantiseError` without examples and for places
     without a range, and what the operators raise for examples that do not fit.
     """
+    require_plan(plan_)
+    require_examples(examples)
     batches = list(examples)
     if not batches:
         raise QuantiseError("there are no examples to refine with")

@@ -21,7 +21,7 @@ from ..compiler.operators import contract, nn
 from .errors import QuantiseError
 from .insert import LARGEST, fake_quantised, inserted, range_of, weight_scale
 from .offsets import with_whole_offsets
-from .plan import Plan, Weight
+from .plan import Plan, Weight, require_plan
 from .ranges import Range
 
 LN2 = Constant(np.array(math.log(2), np.float32))
@@ -50,6 +50,7 @@ def trainable(plan: Plan, ranges: Mapping[str, Range], *, power_of_two: bool = F
 
     ``power_of_two``: scales are rounded to powers of two. Raises `QuantiseError` for a place without a range.
     """
+    require_plan(plan)
     parts = _Parts(power_of_two)
 
     def steps(name: str) -> tuple[Expr, Expr]:
