@@ -71,6 +71,16 @@ MUTANTS = (
         ("tests/compiler/tensor/test_simplify.py",),
     ),
     Mutant(
+        "places-beyond-their-block", "compiler/tensor/simplify.py", "bound",
+        "if within.terms and low >= 0 and high < unit:", "if within.terms and low >= 0 and high <= unit:",
+        ("tests/compiler/tensor/test_simplify.py",),
+    ),
+    Mutant(
+        "places-before-their-block", "compiler/tensor/simplify.py", "check ignored",
+        "if within.terms and low >= 0 and high < unit:", "if within.terms and high < unit:",
+        ("tests/compiler/tensor/test_simplify.py",),
+    ),
+    Mutant(
         "a-position-without-its-strides", "compiler/tensor/simplify.py", "wrong factor",
         "_collect(self.simplify(index), stride, terms)", "_collect(self.simplify(index), 1, terms)",
         ("tests/compiler/tensor/test_simplify.py",),

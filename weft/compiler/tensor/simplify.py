@@ -267,6 +267,10 @@ class Simplifier:
         if low // divisor == high // divisor:
             quotient.constant += low // divisor
             return quotient.to_expr()
+        if (parts := self._in_units(rest, divisor)) is not None:
+            unit, whole, _ = parts
+            found = self._floordiv(whole.to_expr(), divisor // unit)
+            return _join_div_mod(quotient.add(linear_form(found))).to_expr()
         factor, rest, _ = _reduce(rest, divisor)
         atom = rest.to_expr() if divisor == factor else BinOp("floordiv", rest.to_expr(), Const(divisor // factor))
         return _join_div_mod(quotient.add(linear_form(atom))).to_expr()
@@ -277,11 +281,24 @@ class Simplifier:
         if low // divisor == high // divisor:
             rest.constant -= (low // divisor) * divisor
             return rest.to_expr()
+        if (parts := self._in_units(rest, divisor)) is not None:
+            unit, whole, within = parts
+            return _join_div_mod(within.add(linear_form(self._mod(whole.to_expr(), divisor // unit)), unit)).to_expr()
         factor, rest, remainder = _reduce(rest, divisor)
         if divisor == factor:
             return Const(remainder)
         atom = BinOp("mod", rest.to_expr(), Const(divisor // factor))
         return Linear({atom: factor}, remainder).to_expr()
+
+    def _in_units(self, rest: Linear, divisor: int) -> tuple[int, Linear, Linear] | None:
+        """``rest = unit * whole + within`` with a divisor of the divisor and ``0 <= within < unit``: places in blocks,
+        which are read in larger ones, are such. None where no unit is."""
+        for unit in sorted({gcd(value, divisor) for value in rest.terms.values()} - {1}, reverse=True):
+            whole, within = _divide(rest, unit)
+            low, high = self._linear_interval(within)
+            if within.terms and low >= 0 and high < unit:
+                return unit, whole, within
+        return None
 
     def _extremum(self, op: str, a: Expr, b: Expr) -> Expr:
         kept: list[Expr] = []

@@ -60,3 +60,20 @@ def test_lanes_are_not_taken_apart(name: str) -> None:
     for code in texts:
         single = [line for line in map(str.strip, assembly[code.symbol].splitlines()) if BY_ONE.match(line)]
         assert not single, "\n".join([code.text, *single])
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_a_gate_may_lie_in_larger_blocks_than_its_image(name: str) -> None:
+    """Groups of eight channels lie in blocks of eight; the gate, of as many, in the blocks that are fastest."""
+    processor, x = named_target(name), Var("x", TensorType((1, 104, 12, 12), "int8"))
+    image = requantised(call("conv2d", x, bytes_(104, 8, 3, 3), groups=13, pads=(1,) * 4))
+    few = requantised(call("sum_pool", image, kernel=(12, 12)))
+    gate = call("subtract_immediate", requantised(call("conv2d", few, bytes_(104, 104, 1, 1))), value=-128)
+    module = module_of(requantised(call("multiply", image, gate)), params=(x,))
+    program = program_of(
+        link_model(prepare(module, dot_products=processor.dot_product), "cpu", loop_target(processor), 1, Job())
+    )
+    assembly = assemblies(program, processor)
+    (last,) = (code for code in program.kernels if "int64" in code.text and "reduce" not in code.text)
+    single = [line for line in map(str.strip, assembly[last.symbol].splitlines()) if BY_ONE.match(line)]
+    assert not single, "\n".join([last.text, *single])
