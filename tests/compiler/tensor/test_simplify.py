@@ -118,16 +118,19 @@ def test_a_fused_loop_taken_apart_and_put_together_is_itself() -> None:
     assert simplify((ROW // 7) * 7 + ROW % 7, [(ROW, Const(35))]) == ROW
 
 
-@given(st.integers(2, 6), st.integers(2, 4), st.integers(1, 8), st.integers(-9, 9), st.sampled_from([1, -1, 3]))
-def test_places_in_blocks_are_found_in_larger_blocks(unit: int, times: int, lanes: int, shift: int, ways: int) -> None:
+@given(st.integers(2, 6), st.integers(2, 4), st.integers(1, 8), st.integers(-9, 9), st.sampled_from([1, -1, 3]),
+       st.sampled_from([1, -1]))  # fmt: skip
+def test_places_in_blocks_are_found_in_larger_blocks(
+    unit: int, times: int, lanes: int, shift: int, ways: int, turn: int
+) -> None:
     """Blocks of ``unit``, ``times`` of which are one of another tensor; ``lanes`` may be more than a block."""
-    place, loops = ROW * unit * ways + COL + shift, [(ROW, Const(7)), (COL, Const(lanes))]
+    place, loops = ROW * unit * ways + COL * turn + shift, [(ROW, Const(7)), (COL, Const(lanes))]
     outer, lane = simplify(place // (unit * times), loops), simplify(place % (unit * times), loops)
     for i, j in product(range(7), range(lanes)):
-        at = i * unit * ways + j + shift
+        at = i * unit * ways + j * turn + shift
         point = {ROW: i, COL: j}
         assert (evaluate(outer, point), evaluate(lane, point)) == divmod(at, unit * times)
-    if lanes <= unit and shift == 0:
+    if lanes <= unit and shift == 0 and turn == 1:
         assert COL not in free_vars(outer)
         assert COL not in free_vars(simplify(lane - COL, loops))
 
