@@ -66,8 +66,8 @@ MUTANTS = (
         ("tests/compiler/tensor/test_simplify.py",),
     ),
     Mutant(
-        "what-is-subtracted-from-a-sum", "compiler/tensor/simplify.py", "wrong sign",
-        "_collect(b, -factor, terms)", "_collect(b, -1, terms)",
+        "what-is-subtracted-from-a-sum", "compiler/tensor/linear.py", "wrong sign",
+        "collect(b, -factor, terms)", "collect(b, -1, terms)",
         ("tests/compiler/tensor/test_simplify.py",),
     ),
     Mutant(
@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         "a-position-without-its-strides", "compiler/tensor/simplify.py", "wrong factor",
-        "_collect(self.simplify(index), stride, terms)", "_collect(self.simplify(index), 1, terms)",
+        "collect(self.simplify(index), stride, terms)", "collect(self.simplify(index), 1, terms)",
         ("tests/compiler/tensor/test_simplify.py",),
     ),
     Mutant(

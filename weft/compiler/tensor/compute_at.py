@@ -29,8 +29,9 @@ from .ir import (
     minimum,
     sequence,
 )
+from .linear import Linear, linear_form
 from .printer import expr_text
-from .simplify import UNBOUNDED, Linear, constant_range, linear_form, lower_bound, simplifier_of, upper_bound
+from .simplify import UNBOUNDED, constant_range, lower_bound, simplifier_of, upper_bound
 from .tree import (
     drop_allocation,
     find_allocation,

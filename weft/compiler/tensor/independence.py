@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from .errors import ScheduleError
 from .ir import Allocate, Block, Buffer, Expr, For, IntrinsicCall, Load, Stmt, Store, Var, row_major_strides
-from .simplify import Linear, linear_form, simplifier_of
+from .linear import Linear, linear_form
+from .simplify import simplifier_of
 from .tree import leaves, ranges_of, reduction_vars
 from .visitor import free_vars, statements, stores_of, walk_exprs
 

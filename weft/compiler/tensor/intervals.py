@@ -11,7 +11,7 @@ from math import gcd
 from typing import TypeAlias
 
 from .ir import FLOATS, INTEGER_RANGES, BinOp, Cast, Const, Expr, Load, Select, Var
-from .simplify import Linear
+from .linear import Linear
 from .visitor import children, free_vars, loads, walk_exprs
 
 Interval: TypeAlias = tuple[int, int]

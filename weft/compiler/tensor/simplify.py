@@ -8,7 +8,6 @@ outermost first; the extent of each may depend on those before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from itertools import count
 from math import gcd, prod
@@ -19,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .evaluate import ARRAY_VALUES, fold_constants
-from .ir import FLOATS, BinOp, Call, Cast, Const, Expr, Load, Select, Var
+from .ir import FLOATS, BinOp, Call, Cast, Const, Expr, Select, Var
+from .linear import Linear, collect, divided, joined, linear_form, order_key, reduced_by
 from .visitor import children, free_vars, rebuild
 
 Loops: TypeAlias = Sequence[tuple[Var, Expr]]
@@ -60,92 +60,6 @@ def upper_bound(expr: Expr, inner: Loops, outer: Loops = ()) -> Expr | None:
 def is_zero(expr: Expr) -> bool:
     """Whether the expression is the constant 0."""
     return isinstance(expr, Const) and expr.value == 0
-
-
-@dataclass
-class Linear:
-    """``sum(coefficient * atom) + constant``; no coefficient is 0."""
-
-    terms: dict[Expr, int] = field(default_factory=dict)
-    constant: int = 0
-
-    def add(self, other: Linear, factor: int = 1) -> Linear:
-        """``self + factor * other``."""
-        terms = dict(self.terms)
-        for atom, coefficient in other.terms.items():
-            total = terms.pop(atom, 0) + factor * coefficient
-            if total:
-                terms[atom] = total
-        return Linear(terms, self.constant + factor * other.constant)
-
-    def to_expr(self) -> Expr:
-        """The canonical expression: added terms first, then subtracted ones, then the constant."""
-        if not self.terms:
-            return Const(self.constant)
-        leading = self.constant > 0 and all(value < 0 for value in self.terms.values())
-        result: Expr | None = Const(self.constant) if leading else None
-        ordered = list(self.terms.items())
-        if len(ordered) > 1:
-            ordered.sort(key=lambda item: (item[1] < 0, _key(item[0])))
-        for atom, coefficient in ordered:
-            term = atom if abs(coefficient) == 1 else atom * abs(coefficient)
-            if result is None:
-                result = term if coefficient > 0 else (atom * coefficient)
-            else:
-                result = result + term if coefficient > 0 else result - term
-        assert result is not None
-        if self.constant and not leading:
-            result = result + self.constant if self.constant > 0 else result - (-self.constant)
-        return result
-
-
-def linear_form(expr: Expr) -> Linear:
-    """The linear form of an already simplified ``int64`` expression."""
-    terms: dict[Expr, int] = {}
-    return Linear(terms, _collect(expr, 1, terms))
-
-
-def _collect(expr: Expr, factor: int, terms: dict[Expr, int]) -> int:
-    """Add ``factor`` times the expression's terms to ``terms``; gives what its constants add up to."""
-    if isinstance(expr, Const):
-        return factor * int(expr.value)
-    if isinstance(expr, BinOp):
-        op, a, b = expr.op, expr.a, expr.b
-        if op == "add":
-            return _collect(a, factor, terms) + _collect(b, factor, terms)
-        if op == "sub":
-            return _collect(a, factor, terms) + _collect(b, -factor, terms)
-        if op == "mul":
-            if not isinstance(b, Const):
-                a, b = b, a
-            if isinstance(b, Const):
-                return _collect(a, factor * int(b.value), terms) if b.value else 0
-    total = terms.pop(expr, 0) + factor
-    if total:
-        terms[expr] = total
-    return 0
-
-
-def _key(expr: Expr) -> str:
-    """A text that orders atoms the same way in every run: plain variables first. The expression remembers it."""
-    found: str | None = expr.__dict__.get("_key")
-    if found is None:
-        found = expr.__dict__["_key"] = _key_text(expr)
-    return found
-
-
-def _key_text(expr: Expr) -> str:
-    match expr:
-        case Var(name):
-            return "0" + name
-        case Const(value):
-            return f"1{value}"
-        case BinOp(op, a, b):
-            return f"2{op}({_key(a)},{_key(b)})"
-        case Load(buffer, _):
-            return f"3{buffer.name}({','.join(map(_key, children(expr)))})"
-    name = expr.function if isinstance(expr, Call) else type(expr).__name__
-    return f"4{name}{expr.dtype}({','.join(map(_key, children(expr)))})"
 
 
 def _value(expr: Expr, places: Mapping[Var, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64] | None:
@@ -247,10 +161,10 @@ class Simplifier:
 
     def _index(self, op: str, a: Expr, b: Expr) -> Expr:
         if op in ("add", "sub"):
-            return _join_div_mod(linear_form(a).add(linear_form(b), 1 if op == "add" else -1)).to_expr()
+            return joined(linear_form(a).add(linear_form(b), 1 if op == "add" else -1)).to_expr()
         if op == "mul" and (isinstance(a, Const) or isinstance(b, Const)):
             return linear_form(BinOp("mul", a, b)).to_expr()
-        if op == "mul" and _key(b) < _key(a):
+        if op == "mul" and order_key(b) < order_key(a):
             return BinOp("mul", b, a)
         if op in ("floordiv", "mod") and isinstance(b, Const) and b.value > 0:
             divisor = int(b.value)
@@ -262,7 +176,7 @@ class Simplifier:
     def _floordiv(self, a: Expr, divisor: int) -> Expr:
         if isinstance(a, BinOp) and a.op == "floordiv" and isinstance(a.b, Const) and a.b.value > 0:
             return self._floordiv(a.a, divisor * int(a.b.value))
-        quotient, rest = _divide(linear_form(a), divisor)
+        quotient, rest = divided(linear_form(a), divisor)
         low, high = self._linear_interval(rest)
         if low // divisor == high // divisor:
             quotient.constant += low // divisor
@@ -270,21 +184,21 @@ class Simplifier:
         if (parts := self._in_units(rest, divisor)) is not None:
             unit, whole, _ = parts
             found = self._floordiv(whole.to_expr(), divisor // unit)
-            return _join_div_mod(quotient.add(linear_form(found))).to_expr()
-        factor, rest, _ = _reduce(rest, divisor)
+            return joined(quotient.add(linear_form(found))).to_expr()
+        factor, rest, _ = reduced_by(rest, divisor)
         atom = rest.to_expr() if divisor == factor else BinOp("floordiv", rest.to_expr(), Const(divisor // factor))
-        return _join_div_mod(quotient.add(linear_form(atom))).to_expr()
+        return joined(quotient.add(linear_form(atom))).to_expr()
 
     def _mod(self, a: Expr, divisor: int) -> Expr:
-        _, rest = _divide(linear_form(a), divisor)
+        _, rest = divided(linear_form(a), divisor)
         low, high = self._linear_interval(rest)
         if low // divisor == high // divisor:
             rest.constant -= (low // divisor) * divisor
             return rest.to_expr()
         if (parts := self._in_units(rest, divisor)) is not None:
             unit, whole, within = parts
-            return _join_div_mod(within.add(linear_form(self._mod(whole.to_expr(), divisor // unit)), unit)).to_expr()
-        factor, rest, remainder = _reduce(rest, divisor)
+            return joined(within.add(linear_form(self._mod(whole.to_expr(), divisor // unit)), unit)).to_expr()
+        factor, rest, remainder = reduced_by(rest, divisor)
         if divisor == factor:
             return Const(remainder)
         atom = BinOp("mod", rest.to_expr(), Const(divisor // factor))
@@ -294,7 +208,7 @@ class Simplifier:
         """``rest = unit * whole + within`` with a divisor of the divisor and ``0 <= within < unit``: places in blocks,
         which are read in larger ones, are such. None where no unit is."""
         for unit in sorted({gcd(value, divisor) for value in rest.terms.values()} - {1}, reverse=True):
-            whole, within = _divide(rest, unit)
+            whole, within = divided(rest, unit)
             low, high = self._linear_interval(within)
             if within.terms and low >= 0 and high < unit:
                 return unit, whole, within
@@ -303,14 +217,14 @@ class Simplifier:
     def _extremum(self, op: str, a: Expr, b: Expr) -> Expr:
         kept: list[Expr] = []
         candidates = [*_flatten(op, a), *_flatten(op, b)]
-        if sum(len(_key(candidate)) for candidate in candidates) > LONG:
+        if sum(len(order_key(candidate)) for candidate in candidates) > LONG:
             candidates = self._needed(op, candidates)
         for candidate in candidates:
             if any(self._dominates(op, other, candidate) for other in kept):
                 continue
             kept = [other for other in kept if not self._dominates(op, candidate, other)]
             kept.append(candidate)
-        return reduce(lambda x, y: BinOp(op, x, y), sorted(kept, key=_key))
+        return reduce(lambda x, y: BinOp(op, x, y), sorted(kept, key=order_key))
 
     def _needed(self, op: str, candidates: list[Expr]) -> list[Expr]:
         """Those of the candidates for a minimum or maximum that are it somewhere, where all places can be tried.
@@ -331,7 +245,7 @@ class Simplifier:
 
         kept = list(range(len(candidates)))
         known = bounds(kept)
-        for place in sorted(kept, key=lambda each: -len(_key(candidates[each]))):
+        for place in sorted(kept, key=lambda each: -len(order_key(candidates[each]))):
             others = [each for each in kept if each != place]
             if others and bounds(others) == known and np.array_equal(choose.reduce(table[others]), wanted):
                 kept = others
@@ -496,9 +410,9 @@ class Simplifier:
         """Where the element at ``indices`` lies in a buffer with these strides."""
         terms: dict[Expr, int] = {}
         constant = sum(
-            _collect(self.simplify(index), stride, terms) for index, stride in zip(indices, strides, strict=True)
+            collect(self.simplify(index), stride, terms) for index, stride in zip(indices, strides, strict=True)
         )
-        return _join_div_mod(Linear(terms, constant))
+        return joined(Linear(terms, constant))
 
 
 @lru_cache(maxsize=1024)
@@ -549,35 +463,6 @@ def _flatten(op: str, expr: Expr) -> list[Expr]:
     if isinstance(expr, BinOp) and expr.op == op:
         return _flatten(op, expr.a) + _flatten(op, expr.b)
     return [expr]
-
-
-def _divide(linear: Linear, divisor: int) -> tuple[Linear, Linear]:
-    """Quotient of the terms that the divisor divides, and the rest, whose constant is in ``0 .. divisor-1``."""
-    quotient, rest = Linear(constant=linear.constant // divisor), Linear(constant=linear.constant % divisor)
-    for atom, coefficient in linear.terms.items():
-        if coefficient % divisor == 0:
-            quotient.terms[atom] = coefficient // divisor
-        else:
-            rest.terms[atom] = coefficient
-    return quotient, rest
-
-
-def _reduce(rest: Linear, divisor: int) -> tuple[int, Linear, int]:
-    """``rest = factor * reduced + remainder`` with a factor of the divisor and ``0 <= remainder < factor``."""
-    factor = reduce(gcd, rest.terms.values(), divisor)
-    reduced = Linear({atom: value // factor for atom, value in rest.terms.items()}, rest.constant // factor)
-    return factor, reduced, rest.constant % factor
-
-
-def _join_div_mod(linear: Linear) -> Linear:
-    """``(x // c) * c * k + (x % c) * k`` becomes ``x * k``."""
-    for atom, coefficient in linear.terms.items():
-        if isinstance(atom, BinOp) and atom.op == "mod" and isinstance(atom.b, Const):
-            partner = BinOp("floordiv", atom.a, atom.b)
-            if linear.terms.get(partner) == coefficient * int(atom.b.value):
-                both = Linear({atom: coefficient, partner: coefficient * int(atom.b.value)})
-                return _join_div_mod(linear.add(both, -1).add(linear_form(atom.a), coefficient))
-    return linear
 
 
 def _logic(op: str, a: Expr, b: Expr) -> Expr:

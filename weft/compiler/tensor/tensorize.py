@@ -36,8 +36,9 @@ from .ir import (
     TensorIntrinsic,
     Var,
 )
+from .linear import Linear, linear_form
 from .printer import expr_text
-from .simplify import Linear, Simplifier, linear_form, simplifier_of
+from .simplify import Simplifier, simplifier_of
 from .tree import find_loop, ranges_of, rewrite
 from .visitor import children, free_vars, loads, map_exprs, substitute, walk_exprs
 

@@ -41,7 +41,7 @@ from ...tensor.ir import (
     Store,
     Var,
 )
-from ...tensor.simplify import Linear, linear_form
+from ...tensor.linear import Linear, linear_form
 from ...tensor.visitor import stores_of, walk_exprs
 from ..errors import CompileError
 from .digits import Digit

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from math import prod
 
 from ...tensor.ir import Buffer, Const, Expr, IntrinsicCall, Region, Stmt, Var
+from ...tensor.linear import Linear, linear_form
 from ...tensor.printer import expr_text
-from ...tensor.simplify import Linear, constant_range, linear_form
+from ...tensor.simplify import constant_range
 from ...tensor.tree import leaves, loops_of, ranges_of
 from ...tensor.visitor import free_vars, loads_of, map_accesses, stores_of
 from ..errors import CompileError

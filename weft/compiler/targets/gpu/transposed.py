@@ -12,7 +12,8 @@ from math import prod
 from ... import tensor as te
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.ir import Block, Const, Expr, Load, Var
-from ...tensor.simplify import Linear, constant_range
+from ...tensor.linear import Linear
+from ...tensor.simplify import constant_range
 from ...tensor.tree import find_block, find_buffer, ranges_of
 from ...tensor.visitor import loads
 from ..loops.nests import extent_of, largest_divisor, own_loops, position_of, tidy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ... import tensor as te
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.ir import BinOp, Block, Const, Expr, Load, PrimFunc, Store, Var
-from ...tensor.simplify import Linear, linear_form
+from ...tensor.linear import Linear, linear_form
 from ...tensor.tree import find_block, simplify_tree
 from ...tensor.visitor import free_vars, loads, map_exprs, map_stmt_exprs, substitute, walk_exprs
 from ..loops.nests import REGISTER, position_of

@@ -11,7 +11,7 @@ import llvmlite.ir as ll
 
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.ir import BinOp, Buffer, Const, Expr, Load, Select, Var
-from ...tensor.simplify import Linear, linear_form
+from ...tensor.linear import Linear, linear_form
 from ...tensor.visitor import children, free_vars, loads
 from ..llvm.expressions import Expressions
 from ..llvm.floats import from_memory

@@ -23,7 +23,7 @@ from ...tensor.ir import (
     Select,
     Var,
 )
-from ...tensor.simplify import Linear, linear_form
+from ...tensor.linear import Linear, linear_form
 from ...tensor.visitor import free_vars, loads, walk_exprs
 from ..errors import CompileError
 from .floats import convert_float, from_memory, rounded, to_memory

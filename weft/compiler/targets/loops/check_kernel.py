@@ -36,9 +36,9 @@ from ...tensor.ir import (
     TensorIntrinsic,
     Var,
 )
+from ...tensor.linear import Linear, linear_form
 from ...tensor.parser import parse
 from ...tensor.printer import expr_text
-from ...tensor.simplify import Linear, linear_form
 from ...tensor.verify import verify
 from ...tensor.visitor import children, loads, stores_of
 from ..errors import CompileError

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ... import tensor as te
 from ...tensor.ir import Allocate, BinOp, Block, Buffer, Const, Expr, Load, PrimFunc, Seq, Stmt, TensorIntrinsic, Var
-from ...tensor.simplify import Linear, linear_form
+from ...tensor.linear import Linear, linear_form
 from ...tensor.statements import sequence
 from ...tensor.tree import find_block, find_buffer, find_loop, rewrite, simplify_tree
 from ...tensor.visitor import free_vars, map_children, map_exprs, map_stmt_exprs, replace_buffer, walk_exprs

@@ -11,7 +11,8 @@ from functools import cached_property, lru_cache
 
 from .....shown import with_article
 from ....tensor.ir import BinOp, Buffer, Cast, Const, Expr, For, IntrinsicCall, Region, Select, Stmt, Var
-from ....tensor.simplify import Linear, linear_form, simplifier_of
+from ....tensor.linear import Linear, linear_form
+from ....tensor.simplify import simplifier_of
 from ....tensor.visitor import free_vars
 from ...errors import CompileError
 

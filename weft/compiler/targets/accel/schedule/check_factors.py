@@ -38,7 +38,8 @@ from ....tensor.ir import (
     loop_nest,
     maximum,
 )
-from ....tensor.simplify import Simplifier, linear_form
+from ....tensor.linear import linear_form
+from ....tensor.simplify import Simplifier
 from ....tensor.tree import leaves, ranges_of
 from ....tensor.visitor import accumulation, free_vars, loads, statements
 from ...errors import FactorError
