@@ -183,6 +183,16 @@ def test_closed_sessions_and_modules_say_so() -> None:
         other.step(1)
 
 
+def test_a_closed_module_opens_no_session() -> None:
+    one, wide = decoder(), decoder(4)
+    wide.close()
+    with pytest.raises(DeviceError, match="the module is closed"):
+        one.session(prefill=wide)
+    one.close()
+    with pytest.raises(DeviceError, match="the module is closed"):
+        one.session()
+
+
 def test_fewer_positions_than_there_is_room_for() -> None:
     session = decoder().session(positions=3)
     session.prefill([1, 2, 3])

@@ -222,7 +222,7 @@ class LoadedModule:
     def _run(
         self, values: dict[str, Array], results: Mapping[str, Array], trace: bool, keep: bool, kept: Kept | None = None
     ) -> dict[str, Array]:
-        self._refuse_if_gone()
+        self.refuse_if_gone()
         if self._whole is not None and not keep and not (trace and self.device.has_trace):
             made = self._run_whole({name: value[None] for name, value in values.items()}, 1).outputs
             self.seconds = (0.0,) * len(self.model.layers) if trace else ()
@@ -283,7 +283,7 @@ class LoadedModule:
         values: dict[str, Array | TensorThere] = {name: np.ascontiguousarray(value) for name, value in here.items()}
         values.update(there)
         with self._lock:
-            self._refuse_if_gone()
+            self.refuse_if_gone()
             made = run_on_device(step.executor, gpu, [values[name] for name in step.inputs])
         return dict(zip((name for name, _, _ in step.outputs), made, strict=True))
 
@@ -334,7 +334,7 @@ class LoadedModule:
             return {name: np.stack([item[name] for item in items]) for name in self._outputs}
         self._checked({name: value[0] for name, value in values.items()})
         with self._lock:
-            self._refuse_if_gone()
+            self.refuse_if_gone()
             whole = {name: np.ascontiguousarray(value) for name, value in values.items()}
             return self._run_whole(whole, count).outputs
 
@@ -350,7 +350,9 @@ class LoadedModule:
         self.seconds = ()
         return made
 
-    def _refuse_if_gone(self) -> None:
+    def refuse_if_gone(self) -> None:
+        """Raise :class:`DeviceError` if no run can come any more: the module is closed, or its device has another
+        model."""
         if self._closed:
             raise DeviceError("the module is closed", hint="load the model again")
         if self._device is not None and self._device.tenant is not self:

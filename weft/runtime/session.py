@@ -317,6 +317,9 @@ def open_session(
     names: RoleNames,
 ) -> Session:  # fmt: skip
     """As :meth:`LoadedModule.session`."""
+    for each in (module, prefill):
+        if isinstance(each, LoadedModule):
+            each.refuse_if_gone()
     roles = roles_of(module.model.inputs, module.model.outputs, names, states)
     step = _Runner(module, roles)
     if roles.length != 1 and not step.takes_less:
