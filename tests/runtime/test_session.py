@@ -184,7 +184,7 @@ def test_closed_sessions_and_modules_say_so() -> None:
 
 
 def test_a_closed_module_opens_no_session() -> None:
-    one, wide = decoder(), decoder(4)
+    one, wide = weft.load(decoder().model), weft.load(decoder(4).model)
     wide.close()
     with pytest.raises(DeviceError, match="the module is closed"):
         one.session(prefill=wide)
