@@ -16,7 +16,7 @@ from .output import err, out
 app = typer.Typer(
     name="weft",
     cls=CommandsOnDemand,
-    help="Co-design of tensor accelerators and their compiler: from an ONNX file to exact cycles.",
+    help="Co-design of tensor accelerators and their compiler: from a model to exact cycles.",
     no_args_is_help=True,
     epilog="--debug with any command shows the traceback of an error.",
     add_completion=False,
@@ -47,7 +47,7 @@ def weft(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Co-design of tensor accelerators and their compiler: from an ONNX file to exact cycles."""
+    """Co-design of tensor accelerators and their compiler: from a model to exact cycles."""
 
 
 def _end(number: int, _: object) -> NoReturn:
