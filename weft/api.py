@@ -331,7 +331,7 @@ def certify(
         The model as it was compiled: an ONNX file (path, bytes or ``ModelProto``), or a module of the graph IR as read.
         Without it the programs are only proved to be what the artifact itself says of them.
     integers
-        The option by which the model is compiled. By default what the artifact says.
+        The option by which the model is compiled, where ``source`` is given. By default what the artifact says.
     seed
         Of the proof's random numbers: drawn anew by default. The same seed repeats a proof.
     repeat
@@ -342,12 +342,15 @@ def certify(
     """
     with IMPORTS:
         from .runtime.artifact import load as load_artifact
-        from .verify import verify
+        from .verify import VerifyError, verify
 
     if not isinstance(model, (CompiledModel, str, PathLike)):
         raise ArtifactError(f"model is {model!r:.80}, but must be a compiled model or the path of an artifact")
     compiled = model if isinstance(model, CompiledModel) else load_artifact(model)
     if source is None:
+        if integers is not None:
+            raise VerifyError("integers says how a model is compiled, but none is given",
+                              hint="give its source, too, or leave out integers")  # fmt: skip
         return verify(compiled, seed=seed, repeat=repeat)
     return verify(compiled, integer_graph(source, compiled, integers), seed=seed, repeat=repeat)
 

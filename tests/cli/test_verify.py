@@ -15,6 +15,7 @@ from weft.compiler.model import CompiledModel
 from weft.hw.isa import Vector
 from weft.hw.programs import assemble, disassemble
 from weft.runtime.artifact import load, save
+from weft.verify import VerifyError
 
 from tests.verify.planted import with_program
 
@@ -46,6 +47,15 @@ def test_without_its_model_it_says_what_is_left_open(artifact: Path) -> None:
     result = CliRunner().invoke(app, ["verify", str(artifact)])
     assert result.exit_code == 0, result.output
     assert "trusted: that the packed graph is the model's" in result.output
+
+
+@pytest.mark.parametrize("option", [("--integers", "all"), ("--kernels", "default"), ("--signature", "serve")])
+def test_how_a_model_is_read_is_said_of_a_model(artifact: Path, option: tuple[str, str]) -> None:
+    result = CliRunner().invoke(app, ["verify", str(artifact), *option])
+    assert result.exit_code == 2
+    assert "it says how a model is read, but none is given" in " ".join(result.stderr.replace("│", " ").split())
+    with pytest.raises(VerifyError, match="integers says how a model is compiled, but none is given; hint: give its"):
+        weft.certify(artifact, integers="all")
 
 
 def test_a_wrong_program_has_status_1(artifact: Path, tmp_path: Path) -> None:

@@ -47,6 +47,10 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Prove that an artifact's programs compute a model for all inputs. The exit status is 1 if they are not proved."""
+    if model is None:
+        for flag, value in (("--integers", integers), ("--kernels", kernels), ("--signature", signature)):
+            if value is not None:
+                raise typer.BadParameter("it says how a model is read, but none is given: --model", param_hint=flag)
     compiled = load_artifact(artifact)
     chosen = None if seed is None else _seed(seed)
     from ..api import certify
