@@ -131,8 +131,9 @@ class Again:
     status: Updates
 
     def recompiled(self, core: CoreConfig | str) -> CompiledModel:
-        """For another core."""
-        return self.request.compiled(self.given, {**self.options, "config": core}, self.status, measured=True)
+        """For another core; cores of stages that the user named stay."""
+        on = {} if self.options.get("cores") else {"config": core}
+        return self.request.compiled(self.given, {**self.options, **on}, self.status, measured=True)
 
     def least(self) -> LeastCycles:
         """The cycles that no program for it gets below."""
@@ -157,9 +158,7 @@ def opened(request: ProfileRequest, status: Updates) -> tuple[CompiledModel, Dra
     asked = request.options()
     config = asked.get("config", "pynq")
     dram = _memory(AccelOptions(config=config, cores=asked.get("cores", "")).core, request)
-    again = Again(
-        request, request.given(status), {"dram": replace(dram, banks=None), "config": config, **asked}, status
-    )
+    again = Again(request, request.given(status), {"dram": replace(dram, banks=None), **asked}, status)
     return again.recompiled(config), dram, again
 
 

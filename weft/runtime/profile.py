@@ -188,10 +188,14 @@ def memory_cycles(config: CoreConfig, dram: DramModel, read: int, written: int) 
 
 
 def refuse_split(model: CompiledModel) -> None:
-    """:class:`DeviceError` for a model whose layers are shared by cores."""
+    """:class:`DeviceError` for a model whose layers are shared by cores, and for stages of unlike ones: one core has
+    no cycles of them."""
+    hint = "profile it on its system (weft profile --system)"
     if model.shared_by > 1:
-        raise DeviceError(f"{model.name} is split, so that all cores of a system have parts of one item",
-                          hint="profile it on its system (weft profile --system)")  # fmt: skip
+        raise DeviceError(f"{model.name} is split, so that all cores of a system have parts of one item", hint=hint)
+    if model.core is not None and model.core.cores:
+        names = ", ".join(core.name for core in model.core.cores)
+        raise DeviceError(f"the stages of {model.name} are for unlike cores: {names}", hint=hint)
 
 
 def layer_profile_records(profile: Profile) -> list[dict[str, Any]]:

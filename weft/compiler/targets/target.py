@@ -63,9 +63,11 @@ PLAIN_JOB = Job()
 """Of whom nothing was asked: no program is measured."""
 
 
-def option(default: Any, help_text: str, *, short: str = "") -> Any:
-    """A field of a target's options: its default, what it does in one sentence, and a short flag of the command."""
-    return field(default=default, metadata={"help": help_text, "short": (short,) if short else ()})
+def option(default: Any, help_text: str, *, short: str = "", instead_of: str = "") -> Any:
+    """A field of a target's options: its default, what it does in one sentence, and a short flag of the command.
+    ``instead_of``: another option, which says nothing where this one is given."""
+    return field(default=default, metadata={"help": help_text, "short": (short,) if short else (),
+                                            "instead_of": instead_of})  # fmt: skip
 
 
 INTEGERS = option(
@@ -142,4 +144,10 @@ def target_options(target: Target, options: Mapping[str, Any]) -> Any:
             chosen[each.name] = number
         if type(each.default) is bool and each.name in chosen:
             chosen[each.name] = true_or_false(each.name, chosen[each.name])
+        if each.type in (str, "str") and not isinstance(chosen.get(each.name, ""), str):
+            raise CompileError(f"{each.name} is {chosen[each.name]!r:.80}, but must be a text")
+        other = each.metadata.get("instead_of", "")
+        if other in chosen and each.name in chosen and str(chosen[each.name]) != str(each.default):
+            raise CompileError(f"{other} and {each.name} are both given, and {other} would say nothing",
+                               hint=f"leave out {other}, or {each.name}")  # fmt: skip
     return target.options(**chosen)

@@ -39,7 +39,9 @@ class AccelOptions:
     vthreads: int = option(2, "Virtual threads: tiles in flight at once, which hide latency.")
     stages: int = option(1, "Stages of a pipeline: a program for each of so many cores, that take equally long.")
     cores: str | tuple[CoreConfig | str, ...] = option(
-        "", "The core of each stage, where they are unlike: names or JSON files, with commas between. Empty: all alike."
+        "",
+        "The core of each stage, where they are unlike: names or JSON files, commas between. Empty: all alike.",
+        instead_of="config",
     )
     split: int = option(1, "Cores that share each layer of an item, for a shorter latency.")
     ports: str | tuple[int, ...] = option(
@@ -135,7 +137,7 @@ class AccelOptions:
     @property
     def core(self) -> CoreConfig:
         """The core; of several that of the first stage."""
-        if self.cores:
+        if self.cores != "":
             return self.stage_cores[0]
         return load_config(self.config) if isinstance(self.config, str) else self.config
 
@@ -145,9 +147,12 @@ class AccelOptions:
         if not isinstance(self.cores, (str, tuple, list)):
             raise CompileError(f"cores is {self.cores!r:.80}, but must name the core of each stage",
                                hint="such as cores=(weft.PYNQ, weft.TINY)")  # fmt: skip
-        named = [name.strip() for name in self.cores.split(",")] if isinstance(self.cores, str) else self.cores
-        if not self.cores:
+        if self.cores == "":
             return ()
+        named = [name.strip() for name in self.cores.split(",")] if isinstance(self.cores, str) else self.cores
+        if not named:
+            raise CompileError(f"cores is {self.cores!r}, which names none",
+                               hint="name the core of each stage, or leave cores out")  # fmt: skip
         for number, each in enumerate(named):
             if not isinstance(each, (str, CoreConfig)):
                 raise CompileError(f"{each!r:.80} is no core", at=f"cores[{number}]",

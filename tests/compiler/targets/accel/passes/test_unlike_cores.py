@@ -17,6 +17,9 @@ from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.runtime.artifact import from_bytes, to_bytes
 from weft.runtime.errors import ArtifactError, DeviceError
 from weft.runtime.pipeline_module import PipelineModule
+from weft.runtime.profile import profile
+from weft.runtime.profile_whatif import predict_runs
+from weft.sim.dram import DramModel
 from weft.sim.timing import predict
 
 from ....onnx_models import FloatModel, quantise
@@ -143,6 +146,8 @@ def test_what_is_for_one_core_is_refused(tmp_path: Path) -> None:
     model = compiled(DIGITS, SMALL, PYNQ)
     with pytest.raises(DeviceError, match="are for unlike cores: small, pynq; hint: load it with the system"):
         weft.load(model)
+    with pytest.raises(DeviceError, match="stages of digits are for unlike cores: small, pynq; hint: profile it on"):
+        profile(model, predict_runs(model, DramModel()), "model")
     with pytest.raises(WeftError, match="stages of 'digits' are for unlike cores: small, pynq"):
         _ = model.config
     swapped = weft.SystemConfig(cores=(PYNQ, SMALL))
@@ -166,6 +171,11 @@ def test_what_is_for_one_core_is_refused(tmp_path: Path) -> None:
         ((PYNQ,) * 9, {}, "cores names 9, but a system has at most 8"),
         ((PYNQ, 5), {}, r"cores\[1\]: 5 is no core"),
         (5, {}, "cores is 5, but must name the core of each stage"),
+        ((), {}, r"cores is \(\), which names none; hint: name the core of each stage, or leave cores out"),
+        ([], {}, r"cores is \[\], which names none"),
+        ((PYNQ, TINY), {"config": TINY}, "config and cores are both given, and config would say nothing; hint: leave"),
+        ("pynq,tiny", {"config": "pynq"}, "config and cores are both given"),
+        ((PYNQ, TINY), {"integers": ["all"]}, r"integers is \['all'\], but must be a text"),
         ("pynq, minute", {}, "minute"),
         ((PYNQ, TINY) * 4, {}, "parts, which are no 8 stages; hint: name fewer cores"),
     ],
