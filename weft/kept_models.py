@@ -106,12 +106,12 @@ def _cycles(config: CoreConfig, rate: DramRate, program: Code, offset: int) -> i
 
 
 def _cycles_together(
-    config: CoreConfig, ports: Sequence[int], rate: DramRate, programs: Sequence[tuple[Code, int]]
+    cores: Sequence[CoreConfig], ports: Sequence[int], rate: DramRate, programs: Sequence[tuple[Code, int]]
 ) -> tuple[int, ...]:
     with IMPORTS:
         from .sim.system_timing import cycles_together
 
-    return cycles_together(config, ports, rate, programs)
+    return cycles_together(cores, ports, rate, programs)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from weft.cli.system_options import for_system
 from weft.compiler.targets.errors import CompileError
-from weft.hw.config import TINY
+from weft.hw.config import PYNQ, TINY
 from weft.hw.system_config import SystemConfig
 
 from .test_cli import weft
@@ -59,7 +59,22 @@ def test_what_cores_share_is_compiled_for_their_ports() -> None:
     assert for_system(Path("model.onnx"), {"split": 2, "ports": "0,1"}, pair)["ports"] == "0,1"
     assert for_system(Path("model.onnx"), {"stages": 2}, pair)["ports"] == (0, 0)
     assert "ports" not in for_system(Path("model.onnx"), {}, pair)
-    assert "ports" not in for_system(Path("model.onnx"), {"stages": 2, "cores": "tiny,tiny"}, pair)
+    told = for_system(Path("model.onnx"), {"cores": "tiny,tiny"}, pair)
+    assert told == {"cores": "tiny,tiny", "ports": (0, 0)}
+    mixed = SystemConfig(cores=(TINY, PYNQ))
+    told = for_system(Path("model.onnx"), {"stages": 2}, mixed)
+    assert told == {"cores": mixed.cores, "stages": 2, "ports": (0, 0)}
+    assert for_system(Path("model.onnx"), {"cores": "tiny,pynq"}, mixed) == {"cores": "tiny,pynq", "ports": (0, 0)}
+
+
+def test_cores_that_are_not_as_many_as_those_of_the_system_are_refused_at_once() -> None:
+    mixed = SystemConfig(cores=(TINY, PYNQ), name="mixed")
+    text = "--cores: 3 cores are to have a part of the model, but 'mixed' has 2; hint: name 2 cores, or leave it out"
+    with pytest.raises(CompileError, match=re.escape(text)):
+        for_system(Path("model.onnx"), {"cores": "tiny,pynq,pynq"}, mixed)
+    for chosen in ({}, {"cores": "tiny"}, {"cores": (TINY,)}):
+        with pytest.raises(CompileError, match="--system: the cores of 'mixed' are unlike, so there is no program"):
+            for_system(Path("model.onnx"), chosen, mixed)
 
 
 @pytest.mark.parametrize("way", ["split", "stages"])

@@ -18,20 +18,22 @@ def for_system(source: Path, chosen: Chosen, system: SystemConfig) -> Chosen:
     if is_artifact(source):
         return chosen
     count = len(system.cores)
-    for way in ("split", "stages"):
-        if (wanted := chosen.get(way, 1)) not in (1, count):
+    cores = chosen.get("cores", "")
+    named = len([name for name in cores.split(",") if name.strip()] if isinstance(cores, str) else cores)
+    parts = {"split": chosen.get("split", 1), "stages": chosen.get("stages", 1), "cores": named or 1}
+    for way, wanted in parts.items():
+        if wanted not in (1, count):
             raise CompileError(
                 f"{wanted} cores are to have a part of the model, but {system.name!r} has {count}", at=f"--{way}",
-                hint=f"--{way} {count}, or leave it out",
+                hint=f"name {count} cores, or leave it out" if way == "cores" else f"--{way} {count}, or leave it out",
             )  # fmt: skip
+    ports = {"ports": system.ports} if max(parts.values()) > 1 else {}
     if len({core.hash64 for core in system.cores}) == 1:
-        named = {} if "config" in chosen or "cores" in chosen else {"config": system.cores[0]}
-        several = max(chosen.get("split", 1), chosen.get("stages", 1)) > 1 and "cores" not in chosen
-        shared = {"ports": system.ports} if several else {}
-        return {**named, **shared, **chosen}
-    if chosen.get("stages", count if "cores" in chosen else 1) != count or chosen.get("split", 1) != 1:
+        own = {} if "config" in chosen or "cores" in chosen else {"config": system.cores[0]}
+        return {**own, **ports, **chosen}
+    if max(parts["stages"], parts["cores"]) != count or parts["split"] != 1:
         raise CompileError(
             f"the cores of {system.name!r} are unlike, so there is no program that all of them can run", at="--system",
             hint=f"--stages {count} gives each a stage of the model",
         )  # fmt: skip
-    return chosen if "cores" in chosen else {**chosen, "cores": system.cores}
+    return {"cores": system.cores, **ports, **chosen}

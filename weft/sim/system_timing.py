@@ -64,11 +64,12 @@ def predict_system(
 
 
 def cycles_together(
-    config: CoreConfig, ports: Sequence[int], rate: DramRate, programs: Sequence[tuple[npt.NDArray[np.uint8], int]]
-) -> tuple[int, ...]:
-    """Cycles that each of alike cores on these ports takes for its program, which lies at an offset of its window, with
-    DRAM of this rate: what a compilation may ask for, as ``Job.together``."""
-    system = SystemConfig(cores=(config,) * len(programs), ports=tuple(ports))
+    cores: Sequence[CoreConfig], ports: Sequence[int], rate: DramRate,
+    programs: Sequence[tuple[npt.NDArray[np.uint8], int]],
+) -> tuple[int, ...]:  # fmt: skip
+    """Cycles that each of these cores, on these ports, takes for its program, which lies at an offset of its window,
+    with DRAM of this rate: what a compilation may ask for, as ``Job.together``."""
+    system = SystemConfig(cores=tuple(cores), ports=tuple(ports))
     dram = DramModel(latency=rate.latency, bytes_per_cycle=rate.bytes_per_cycle)
     run = predict_system(system, [TimedProgram(code=code, offset=offset) for code, offset in programs], dram)
     return tuple(core.cycles for core in run.cores if core is not None and core.cycles is not None)  # of all: it counts

@@ -15,7 +15,7 @@ UNLIKE = ("tests/compiler/targets/accel/passes/test_unlike_cores.py",)
 MUTANTS = (
     Mutant(
         "unlike-cores-leave-layers-to-the-host", "compiler/targets/accel/passes/unlike_cores.py", "dropped condition",
-        "LEFT_TO_HOST = 1e12", "LEFT_TO_HOST = 0", UNLIKE,
+        "(left - few, cycles) for", "(0, cycles) for", UNLIKE,
     ),
     Mutant(
         "unlike-cores-always-by-the-host", "compiler/targets/accel/passes/unlike_cores.py", "dropped effect",
@@ -91,7 +91,7 @@ MUTANTS = (
     ),
     Mutant(
         "split-without-the-ports-of-its-system", "cli/system_options.py", "forgotten part",
-        'max(chosen.get("split", 1), chosen.get("stages", 1)) > 1', "False", COMMAND,
+        'max(parts.values()) > 1', "False", COMMAND,
     ),
     Mutant(
         "stages-cut-as-if-each-had-a-port", "compiler/targets/accel/link/link.py", "forgotten part",

@@ -33,10 +33,10 @@ Measure = Callable[[CoreConfig, DramRate, npt.NDArray[np.uint8], int], int]
 """Cycles of a program for a core with such memory; the program lies at an offset of the core's window."""
 
 MeasureTogether = Callable[
-    [CoreConfig, Sequence[int], DramRate, Sequence[tuple[npt.NDArray[np.uint8], int]]], Sequence[int]
+    [Sequence[CoreConfig], Sequence[int], DramRate, Sequence[tuple[npt.NDArray[np.uint8], int]]], Sequence[int]
 ]
-"""Cycles of each of alike cores that begin together: the port of each, such memory behind each port, and the program of
-each with its offset."""
+"""Cycles of each of several cores that begin together: the cores, the port of each, such memory behind each port, and
+the program of each with its offset."""
 
 
 @dataclass(frozen=True)

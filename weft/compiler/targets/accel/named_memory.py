@@ -74,4 +74,4 @@ def _cycles(model: CompiledModel, rate: DramRate, ports: Ports, job: Job) -> int
     stages: list[list[Program]] = [[] for _ in range(model.stages)]
     for step in model.programs:
         stages[step.stage].append((step.program, step.program_offset))
-    return max(cycles_of_stages(stages, model.config, ports, rate, job))
+    return max(cycles_of_stages(stages, [model.config] * model.stages, ports, rate, job))

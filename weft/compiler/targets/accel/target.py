@@ -21,6 +21,7 @@ from .stream.latency_hiding import LatencyHiding
 if TYPE_CHECKING:  # loading a model takes no compiler
     from ...graph.ir import Module
     from ...passes.manager import Pass
+    from .link.alone import Program
 
 
 @dataclass(frozen=True)
@@ -107,12 +108,9 @@ class AccelOptions:
                     )  # fmt: skip
 
     def _check_ports(self) -> None:
-        if self.ports and self.stage_cores:
-            raise CompileError("cuts between unlike cores are measured with a port each", at="ports",
-                               hint="leave out ports, or name no cores")  # fmt: skip
-        if self.ports and max(self.stages, self.split) == 1:
+        if self.ports and max(self.stages, self.split, len(self.stage_cores)) == 1:
             raise CompileError("ports are of several cores, but the model is for one", at="ports",
-                               hint="give stages or split, or leave out ports")  # fmt: skip
+                               hint="give stages, cores or split, or leave out ports")  # fmt: skip
         _ = self.shared_ports
 
     @property
@@ -126,7 +124,8 @@ class AccelOptions:
             return ()
         try:
             given = tuple(map(int, self.ports.split(","))) if isinstance(self.ports, str) else tuple(self.ports)
-            ports = SystemConfig(cores=(self.core,) * max(self.stages, self.split), ports=given).ports
+            cores = self.stage_cores or (self.core,) * max(self.stages, self.split)
+            ports = SystemConfig(cores=cores, ports=given).ports
         except ValueError as error:
             raise CompileError(f"ports is {self.ports!r:.80}, which are not all numbers",
                                hint="the port of each core, such as 0,0,1,1") from error  # fmt: skip
@@ -221,25 +220,26 @@ class Accel:
     def _passes_on_cores(self, options: AccelOptions, job: Job) -> list[Pass]:
         """To kernels of a core for each stage."""
         with IMPORTS:
-            from .link.link import measured_cycles
+            from .link.link import trial_programs
             from .passes.unlike_cores import StageCore, unlike_cores
 
         cores = options.stage_cores
         quiet = replace(job, progress=lambda _: None, dump=None)
 
-        def cycles_on(core: CoreConfig) -> Callable[[Module], int]:
+        def programs_on(core: CoreConfig) -> Callable[[Module], list[Program]]:
             hiding = LatencyHiding(options.hiding)
-            return lambda module: measured_cycles(
+            return lambda module: trial_programs(
                 module, core, options.rate, quiet, vthreads=options.vthreads, hiding=hiding
             )
 
         before = passes_to_integers(cores[0], options.integers, *cores[1:])
         stages = [
             StageCore(core, self._passes_on(core, options, quiet),
-                      self._passes_on(core, options, quiet, chains=False), cycles_on(core))
+                      self._passes_on(core, options, quiet, chains=False), programs_on(core))
             for core in cores
         ]  # fmt: skip
-        return [*before, unlike_cores(stages, job, [each.name for each in before])]
+        names = [each.name for each in before]
+        return [*before, unlike_cores(stages, options.rate, options.shared_ports, job, names)]
 
     def choose(
         self, compiled_by: Callable[[AccelOptions, Job], CompiledModel], options: AccelOptions, job: Job

@@ -88,7 +88,7 @@ def cycles_on(model: weft.CompiledModel, ports: tuple[int, ...]) -> int:
     turns: dict[int, list[tuple[np.ndarray[Any, Any], int]]] = {}
     for step in model.programs:
         turns.setdefault(step.turn, []).append((step.program, step.program_offset))
-    return sum(max(cycles_together(model.on_core.config, ports, SLOW, turn)) for turn in turns.values())
+    return sum(max(cycles_together([model.on_core.config] * len(turn), ports, SLOW, turn)) for turn in turns.values())
 
 
 def test_cuts_are_those_that_are_fastest_on_the_cores_ports(tmp_path: Path) -> None:
@@ -115,13 +115,13 @@ def test_cuts_are_those_that_are_fastest_on_the_cores_ports(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"ports": "0,0"}, "ports are of several cores, but the model is for one; hint: give stages or split"),
+        ({"ports": "0,0"}, "ports are of several cores, but the model is for one; hint: give stages, cores or split"),
         ({"split": 2, "ports": "0,0,1"}, "ports: 3 ports for 2 cores; hint: the port of each core, such as 0,0,1,1"),
         ({"split": 2, "ports": (0, 2)}, "ports: no core has port 1, but one has port 2"),
         ({"split": 2, "ports": "0,x"}, "ports is '0,x', which are not all numbers; hint: the port of each core"),
         ({"split": 2, "ports": 7}, "ports is 7, but must be the port of each core"),
         ({"stages": 3, "ports": (0, 0)}, "ports: 2 ports for 3 cores"),
-        ({"cores": "tiny,pynq", "ports": (0, 0)}, "ports: cuts between unlike cores are measured with a port each"),
+        ({"cores": "tiny,pynq", "ports": (0, 0, 1)}, "ports: 3 ports for 2 cores; hint: the port of each core"),
     ],
 )
 def test_what_are_no_ports_is_refused(options: dict[str, Any], message: str) -> None:

@@ -18,7 +18,7 @@ from weft.compiler.targets.accel.link.split import cycles_of_stages
 from weft.compiler.targets.accel.link.stages import balanced, staged
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.target import Job
-from weft.hw.config import PYNQ, TINY
+from weft.hw.config import PYNQ, PYNQ_TABLES, TINY
 from weft.hw.dram_rate import DramRate
 from weft.sim.system_timing import cycles_together
 from weft.sim.timing import predict
@@ -42,7 +42,7 @@ def test_no_other_cuts_have_a_shorter_longest_run(seed: int) -> None:
     random = np.random.default_rng(seed)
     count = int(random.integers(1, 6))
     costs = random.integers(1, 100, size=int(random.integers(count, 11))).astype(float).tolist()
-    cuts = balanced([costs] * count)
+    cuts = balanced([[(0, cost) for cost in costs]] * count)
     assert len(cuts) == count - 1
     assert list(cuts) == sorted({*cuts} - {0, len(costs)})  # no run is empty
     best = min(longest(costs, each) for each in combinations(range(1, len(costs)), count - 1))
@@ -50,19 +50,22 @@ def test_no_other_cuts_have_a_shorter_longest_run(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_other_cuts_of_unlike_cores_have_a_shorter_longest_run(seed: int) -> None:
+def test_no_other_cuts_of_unlike_cores_leave_less_to_the_host_or_have_a_shorter_longest_run(seed: int) -> None:
     random = np.random.default_rng(seed)
     count = int(random.integers(2, 5))
     items = int(random.integers(count, 9))
-    costs = random.integers(1, 100, size=(count, items)).astype(float).tolist()
+    cycles, left = random.integers(0, 100, size=(count, items)), random.integers(0, 8, size=(count, items)) // 6
 
-    def longest_of(cuts: Sequence[int]) -> float:
-        stages = zip(costs, (0, *cuts), (*cuts, items), strict=True)
-        return max(sum(own[first:stop]) for own, first, stop in stages)
+    def cost_of(cuts: Sequence[int]) -> tuple[int, int]:
+        runs = [slice(first, stop) for first, stop in zip((0, *cuts), (*cuts, items), strict=True)]
+        return (
+            sum(int(own[run].sum()) for own, run in zip(left, runs, strict=True)),
+            max(int(own[run].sum()) for own, run in zip(cycles, runs, strict=True)),
+        )
 
-    cuts = balanced(costs)
+    cuts = balanced([list(zip(*each, strict=True)) for each in zip(left.tolist(), cycles.tolist(), strict=True)])
     assert len({*cuts} - {0, items}) == count - 1
-    assert longest_of(cuts) == min(map(longest_of, combinations(range(1, items), count - 1)))
+    assert cost_of(cuts) == min(map(cost_of, combinations(range(1, items), count - 1)))
 
 
 def test_cuts_follow_what_calls_take_together() -> None:
@@ -121,17 +124,18 @@ def test_programs_of_a_round_run_at_once_on_the_ports_of_their_cores() -> None:
     asked = []
 
     def together(
-        config: weft.CoreConfig, ports: Sequence[int], rate: DramRate, programs: Sequence[Program]
+        cores: Sequence[weft.CoreConfig], ports: Sequence[int], rate: DramRate, programs: Sequence[Program]
     ) -> list[int]:
-        asked.append((list(ports), [offset for _, offset in programs]))
+        asked.append((list(cores), list(ports), [offset for _, offset in programs]))
         return [offset for _, offset in programs]
 
     def program(cycles: int) -> Program:
         return np.zeros(0, np.uint8), cycles
 
     stages = [[program(5)], [program(10), program(20)], [program(7)], [program(1), program(2)]]
-    assert cycles_of_stages(stages, TINY, (0, 1, 1, 2), SLOW, Job(together=together)) == [5, 30, 7, 3]
-    assert asked == [([0, 1, 1, 2], [5, 10, 7, 1]), ([0, 1], [20, 2])]
+    cores = [TINY, PYNQ, TINY, PYNQ_TABLES]
+    assert cycles_of_stages(stages, cores, (0, 1, 1, 2), SLOW, Job(together=together)) == [5, 30, 7, 3]
+    assert asked == [(cores, [0, 1, 1, 2], [5, 10, 7, 1]), ([PYNQ, PYNQ_TABLES], [0, 1], [20, 2])]
 
 
 def test_more_stages_than_calls_are_refused() -> None:
@@ -173,7 +177,7 @@ def test_cores_that_share_ports_get_stages_for_them(tmp_path: Path) -> None:
     assert isinstance(own, weft.CompiledModel)
     assert isinstance(told, weft.CompiledModel)
     cycles = [
-        max(cycles_together(PYNQ, ports, SLOW, [(step.program, step.program_offset) for step in each.programs]))
+        max(cycles_together([PYNQ] * 3, ports, SLOW, [(step.program, step.program_offset) for step in each.programs]))
         for each in (own, told)
     ]
     assert cycles[1] < 0.95 * cycles[0]

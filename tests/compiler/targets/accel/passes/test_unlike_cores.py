@@ -11,15 +11,19 @@ import pytest
 import weft
 from weft.compiler.compile import compile_model
 from weft.compiler.model import CoreStep, HostStep
+from weft.compiler.targets.accel.link.split import cycles_of_stages
 from weft.compiler.targets.errors import CompileError
+from weft.compiler.targets.target import Job
 from weft.errors import WeftError
-from weft.hw.config import PYNQ, TINY, CoreConfig
+from weft.hw.config import PYNQ, PYNQ_TABLES, TINY, CoreConfig
+from weft.hw.dram_rate import DramRate
 from weft.runtime.artifact import from_bytes, to_bytes
 from weft.runtime.errors import ArtifactError, DeviceError
 from weft.runtime.pipeline_module import PipelineModule
 from weft.runtime.profile import profile
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
+from weft.sim.system_timing import cycles_together
 from weft.sim.timing import predict
 
 from ....onnx_models import FloatModel, quantise
@@ -29,6 +33,8 @@ DIGITS = Path(__file__).parents[5] / "examples" / "digits" / "digits.onnx"
 EIGHT = CoreConfig(name="eight", block_in=8, block_out=8, inp_depth=1024, wgt_depth=512, acc_depth=1024, out_depth=512)
 SMALL = replace(PYNQ, name="small", inp_depth=512, wgt_depth=256, acc_depth=512, out_depth=256, queue_depth=8)
 """Activations lie as those of ``pynq`` do."""
+
+SLOW = DramRate(bytes_per_cycle=4)
 
 
 def compiled(source: Path, *cores: CoreConfig, **options: Any) -> weft.CompiledModel:
@@ -188,3 +194,43 @@ def test_cores_that_cannot_be_stages_are_refused(cores: Any, options: dict[str, 
 def test_cuts_are_measured() -> None:
     with pytest.raises(CompileError, match="what cores share is cut by measured cycles, but nothing measures them"):
         compile_model(DIGITS, options={"cores": (PYNQ, TINY)})
+
+
+def longest_stage(model: weft.CompiledModel, ports: tuple[int, ...]) -> int:
+    """Cycles of a round on cores with these ports."""
+    stages = [[(step.program, step.program_offset) for step in model.programs if step.stage == stage]
+              for stage in range(model.stages)]  # fmt: skip
+    return max(cycles_of_stages(stages, model.on_core.cores, ports, SLOW, Job(together=cycles_together)))
+
+
+def bytes_first(folder: Path) -> Path:
+    """A network whose layers of many bytes come first."""
+    network, value = FloatModel((1, 16, 24, 24)), "x"
+    for _ in range(4):
+        value = network.op("Relu", network.conv(value, 16, 16, kernel=1))
+    for _ in range(4):
+        value = network.op("Relu", network.conv(value, 16, 16))
+    quantise(network.build(value), folder)
+    return folder / "quantised.onnx"
+
+
+def test_cuts_are_for_the_ports_that_unlike_cores_share(tmp_path: Path) -> None:
+    """Two of three cores have the first port, so that they wait for each other; the third has one of its own."""
+    source, cores, ports = bytes_first(tmp_path), (PYNQ, SMALL, PYNQ), (0, 0, 1)
+    own, told = (compiled(source, *cores, dram=SLOW, chains=False, **named) for named in ({}, {"ports": ports}))
+    assert longest_stage(told, ports) < 0.95 * longest_stage(own, ports)
+    assert weft.certify(told, source).proved
+    system = weft.SystemConfig(cores=cores, ports=ports)
+    module, alone = weft.load(told, system), weft.load(weft.compile(source, PYNQ))
+    assert isinstance(module, PipelineModule)
+    items = [np.random.default_rng(seed).normal(size=told.inputs[0].shape).astype(np.float32) for seed in range(3)]
+    for found, expected in zip(module.run(items), map(alone.run, items), strict=True):
+        assert all(np.array_equal(found[name], value) for name, value in expected.items())
+    assert max(result.cycles or 0 for each in module.rounds for result in each) == longest_stage(told, ports)
+
+
+def test_ports_never_cost_stages_of_unlike_cores(tmp_path: Path) -> None:
+    """The cuts for a port each are a candidate, too."""
+    source, cores, ports = network(tmp_path, 0), (SMALL, PYNQ, PYNQ_TABLES), (0, 0, 1)
+    own, told = (compiled(source, *cores, dram=SLOW, **named) for named in ({}, {"ports": ports}))
+    assert longest_stage(told, ports) <= longest_stage(own, ports)

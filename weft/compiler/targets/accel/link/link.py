@@ -72,13 +72,12 @@ def link(
     return linker.run()
 
 
-def measured_cycles(
+def trial_programs(
     module: Module, config: CoreConfig, rate: DramRate, job: Job, *, vthreads: int = 2, tuned: Lookup | None = None,
     hiding: LatencyHiding = LatencyHiding.RINGS,
-) -> int:  # fmt: skip
-    """Cycles of the programs of a packed module, of which nothing is linked. CompileError where the job measures
-    none."""
-    return _Linker(module, config, rate, job, _links_nothing, vthreads, tuned, hiding).cycles()
+) -> list[Program]:  # fmt: skip
+    """The programs of a packed module, to be measured; nothing of it is linked."""
+    return _Linker(module, config, rate, job, _links_nothing, vthreads, tuned, hiding).trial_programs()
 
 
 def _links_nothing(module: Module) -> HostProgram:
@@ -167,12 +166,12 @@ class _Linker:
             },
         )
 
-    def cycles(self) -> int:
-        """Of all programs, by the job's measure."""
+    def trial_programs(self) -> list[Program]:
+        """All programs, to be measured."""
         phases = split_phases(self.module)
         slices = self._begun(phases, [self])
-        measured = self._measured(phases)
-        return sum(measured(phase.calls, [slices]) for phase in phases if phase.on_core and phase.calls)
+        made = self._trial(phases)
+        return [made(phase.calls, slices) for phase in phases if phase.on_core and phase.calls]
 
     def _begun(self, phases: Sequence[Phase], linkers: Sequence[_Linker]) -> Slices:
         """Name all values, fold moves, and place the constants: by the linker of each stage, if there are several."""
@@ -280,7 +279,7 @@ class _Linker:
 
         def together(stages: Sequence[Sequence[Sequence[Call]]]) -> list[int]:
             programs = [[made(calls_of, slices) for calls_of in stage] for stage in stages]
-            return cycles_of_stages(programs, self.config, self.ports, self.rate, self.job)
+            return cycles_of_stages(programs, [self.config] * self.stages, self.ports, self.rate, self.job)
 
         return staged(phases, self.stages, alone, together if self.ports else None)
 

@@ -70,33 +70,38 @@ def cycles_of(programs: Sequence[Program], config: CoreConfig, ports: Sequence[i
     measures none."""
     if len(programs) == 1 and job.measure is not None:
         return job.measure(config, rate, *programs[0])
-    return max(cycles_of_each(dict(enumerate(programs)), config, ports, rate, job).values())
+    cores = [config] * len(programs)
+    return max(cycles_of_each(dict(enumerate(programs)), cores, ports, rate, job).values())
 
 
 def cycles_of_each(
-    programs: Mapping[int, Program], config: CoreConfig, ports: Sequence[int], rate: DramRate, job: Job
+    programs: Mapping[int, Program], cores: Sequence[CoreConfig], ports: Sequence[int], rate: DramRate, job: Job
 ) -> dict[int, int]:
-    """Of the programs of some of the cores that have these ports, which begin together. CompileError where the job
+    """Of the programs of some of these cores, which have these ports and begin together. CompileError where the job
     measures none."""
     if job.together is None:
         raise CompileError("what cores share is cut by measured cycles, but nothing measures them",
                            hint="compile with weft.compile")  # fmt: skip
     used = sorted({ports[core] for core in programs}) if ports else []
     own = [used.index(ports[core]) for core in programs] if ports else range(len(programs))
-    return dict(zip(programs, job.together(config, own, rate, list(programs.values())), strict=True))
+    running = [cores[core] for core in programs]
+    return dict(zip(programs, job.together(running, own, rate, list(programs.values())), strict=True))
 
 
 def cycles_of_stages(
-    stages: Sequence[Sequence[Program]], config: CoreConfig, ports: Sequence[int], rate: DramRate, job: Job
+    stages: Sequence[Sequence[Program]], cores: Sequence[CoreConfig], ports: Sequence[int], rate: DramRate, job: Job
 ) -> list[int]:
-    """Of the programs of each stage, one after the other. In a round those of all stages run at once, the second ones
-    once all first ones have ended."""
+    """Of the programs of each stage on its core, one after the other. In a round those of all stages run at once, the
+    second ones once all first ones have ended."""
     if not ports:
-        return [sum(cycles_of([program], config, (), rate, job) for program in own) for own in stages]
+        return [
+            sum(cycles_of([program], core, (), rate, job) for program in own)
+            for core, own in zip(cores, stages, strict=True)
+        ]
     cycles = [0] * len(stages)
     for turn in range(max(map(len, stages))):
         running = {core: own[turn] for core, own in enumerate(stages) if turn < len(own)}
-        for core, taken in cycles_of_each(running, config, ports, rate, job).items():
+        for core, taken in cycles_of_each(running, cores, ports, rate, job).items():
             cycles[core] += taken
     return cycles
 

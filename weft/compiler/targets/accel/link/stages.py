@@ -20,8 +20,12 @@ Measure = Callable[[Sequence[Call]], int]
 Together = Callable[[Sequence[Sequence[Sequence[Call]]]], Sequence[int]]
 """Cycles of each stage where all run at once: of a stage the calls of each of its programs."""
 
-Taken = Callable[[Sequence[tuple[int, int]]], Sequence[float]]
-"""Cycles of stages, each with the items from its first number to its last but one."""
+Cost = tuple[int, float]
+"""What an item, or a stage, takes on a core: layers that it leaves to the host and that another core would run, and
+cycles."""
+
+Taken = Callable[[Sequence[tuple[int, int]]], Sequence[Cost]]
+"""What stages take, each with the items from its first number to its last but one."""
 
 ROUNDS = 8
 """Cuts that are measured at most."""
@@ -49,15 +53,15 @@ def staged(phases: Sequence[Phase], count: int, measure: Measure, together: Toge
         edges = [first, *(start for start in starts if first < start < stop), stop]
         return [everything[begin:end] for begin, end in pairwise(edges)]
 
-    def alone(stages: Sequence[tuple[int, int]]) -> list[float]:
+    def alone(stages: Sequence[tuple[int, int]]) -> list[Cost]:
         for stage in stages:
             if stage not in known:
                 known[stage] = sum(map(measure, programs(*stage)))
-        return [known[stage] for stage in stages]
+        return [(0, known[stage]) for stage in stages]
 
-    def at_once(stages: Sequence[tuple[int, int]]) -> Sequence[float]:
+    def at_once(stages: Sequence[tuple[int, int]]) -> list[Cost]:
         assert together is not None
-        return together([programs(*stage) for stage in stages])
+        return [(0, cycles) for cycles in together([programs(*stage) for stage in stages])]
 
     costs = alone([(number, number + 1) for number in range(len(everything))])
     if together is None:
@@ -65,37 +69,48 @@ def staged(phases: Sequence[Phase], count: int, measure: Measure, together: Toge
     return _cut(phases, shortest([[*costs] for _ in range(count)], at_once))
 
 
-def shortest(costs: Sequence[list[float]], taken: Taken) -> tuple[int, ...]:
-    """Where to cut a row of items so that the longest stage is as short as measured cuts make it.
+def shortest(costs: Sequence[list[Cost]], taken: Taken) -> tuple[int, ...]:
+    """Where to cut a row of items so that the fewest layers are left to the host and, of these cuts, the longest stage
+    is as short as measured cuts make it.
 
-    ``costs``: for each stage, what each item would take there by itself; they are brought to what was measured, so
-    stages on like cores share one list.
+    ``costs``: for each stage, what each item would take there by itself; the cycles are brought to what was measured,
+    so stages on like cores share one list.
     """
-    tried: dict[tuple[int, ...], Sequence[float]] = {}
+    tried: dict[tuple[int, ...], Cost] = {}
     for _ in range(ROUNDS):
         cuts = balanced(costs)
         if cuts in tried:
             break
         stages = list(pairwise((0, *cuts, len(costs[0]))))
-        tried[cuts] = taken(stages)
-        for own, (first, stop), cycles in zip(costs, stages, tried[cuts], strict=True):
-            factor = cycles / (sum(own[first:stop]) or 1)
-            own[first:stop] = [cost * factor for cost in own[first:stop]]
-    return min(tried, key=lambda each: max(tried[each]))
+        found = taken(stages)
+        tried[cuts] = of_stages(found)
+        for own, (first, stop), (_, cycles) in zip(costs, stages, found, strict=True):
+            factor = cycles / (sum(cost for _, cost in own[first:stop]) or 1)
+            own[first:stop] = [(left, cost * factor) for left, cost in own[first:stop]]
+    return min(tried, key=tried.__getitem__)
 
 
-def balanced(costs: Sequence[Sequence[float]]) -> tuple[int, ...]:
-    """Where to cut a row of items into a run for each stage, none empty, of which the largest sum is as small as it can
-    be. ``costs``: for each stage, of each item."""
+def of_stages(stages: Sequence[Cost]) -> Cost:
+    """Of a pipeline with such stages: all layers that are left to the host, and the cycles of the longest stage."""
+    return sum(left for left, _ in stages), max(cycles for _, cycles in stages)
+
+
+def balanced(costs: Sequence[Sequence[Cost]]) -> tuple[int, ...]:
+    """Where to cut a row of items into a run for each stage, none empty, so that the fewest layers are left to the host
+    and, of these cuts, the longest run is as short as it can be. ``costs``: for each stage, of each item."""
     items = len(costs[0])
-    sums = [[0.0, *accumulate(own)] for own in costs]
+    sums = [
+        list(accumulate(own, lambda whole, item: (whole[0] + item[0], whole[1] + item[1]), initial=(0, 0.0)))
+        for own in costs
+    ]
     best = sums[0]  # of the first items, in as many runs as were looked at
     before: list[list[int]] = []
     for runs in range(2, len(costs) + 1):
-        own, found, chosen = sums[runs - 1], [0.0] * (items + 1), [0] * (items + 1)
+        own, found, chosen = sums[runs - 1], [(0, 0.0)] * (items + 1), [0] * (items + 1)
         for stop in range(runs, items + 1):
+            (left, cycles), options = own[stop], range(runs - 1, stop)
             found[stop], chosen[stop] = min(
-                (max(best[cut], own[stop] - own[cut]), cut) for cut in range(runs - 1, stop)
+                (of_stages((best[cut], (left - own[cut][0], cycles - own[cut][1]))), cut) for cut in options
             )
         best = found
         before.append(chosen)

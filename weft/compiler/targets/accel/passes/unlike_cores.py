@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from .....hw.config import CoreConfig
+from .....hw.dram_rate import DramRate
 from ....graph.host import renumber
 from ....graph.ir import Call, Expr, Function, Module, Tuple, Var
 from ....graph.registry import call, operator_of
@@ -21,23 +22,22 @@ from ....passes.manager import Pass
 from ....passes.pipeline import PassOptions, run_passes
 from ...errors import CompileError
 from ...target import Job
+from ..link.alone import Program
 from ..link.phases import STAGE, is_primitive
-from ..link.stages import shortest
+from ..link.split import cycles_of_stages
+from ..link.stages import Cost, of_stages, shortest
 from ..operators.packed_layout import is_packable
-
-LEFT_TO_HOST = 1e12
-"""Cycles that stand for a layer which a core leaves to the host, and another core does not."""
 
 
 @dataclass(frozen=True)
 class StageCore:
     """How a stage is compiled for a core. ``passes``: from the integer graph to packed kernels; ``quick``: the same
-    without chains; ``cycles``: of a packed module's programs."""
+    without chains; ``programs``: of a packed module, to be measured."""
 
     config: CoreConfig
     passes: Sequence[Pass]
     quick: Sequence[Pass]
-    cycles: Callable[[Module], int]
+    programs: Callable[[Module], Sequence[Program]]
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,15 @@ class Piece:
     gives: tuple[Expr, ...]
 
 
-def unlike_cores(cores: Sequence[StageCore], job: Job, ran: Sequence[str]) -> Pass:
+def unlike_cores(
+    cores: Sequence[StageCore], rate: DramRate, ports: Sequence[int], job: Job, ran: Sequence[str]
+) -> Pass:
     """The pass: from the integer graph to packed kernels, a stage for each of ``cores``, in their order; the longest is
-    as short as measured cuts make it. ``ran``: names of the passes before it."""
+    as short as measured cuts make it. ``rate``: of the memory behind each port. ``ports``: that of each core, where
+    some share one and wait for each other there; else none. ``ran``: names of the passes before it."""
 
     def run(module: Module) -> Module:
-        return _Stages(module, cores, job, tuple(ran)).run()
+        return _Stages(module, cores, rate, tuple(ports), job, tuple(ran)).run()
 
     return Pass("unlike-cores", run, stage="chained", about=__doc__ or "")
 
@@ -64,12 +67,15 @@ def unlike_cores(cores: Sequence[StageCore], job: Job, ran: Sequence[str]) -> Pa
 class _Stages:
     module: Module
     cores: Sequence[StageCore]
+    rate: DramRate
+    ports: tuple[int, ...]
     job: Job
     ran: tuple[str, ...]
     order: list[Call] = field(default_factory=list)
     places: dict[Expr, int] = field(default_factory=dict)
     readers: dict[Expr, int] = field(default_factory=dict)
     packed: dict[tuple[int, int, int, bool], Module] = field(default_factory=dict)
+    programs: dict[tuple[int, int, int, bool], Sequence[Program]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Number the calls; of each value the call that makes it, and the last one that reads it."""
@@ -94,19 +100,28 @@ class _Stages:
                                hint="name fewer cores")  # fmt: skip
         alone = [self._costs(number, edges) for number in range(len(self.cores))]
         least = [min(left for left, _ in each) for each in zip(*alone, strict=True)]
-        costs: dict[int, list[float]] = {}
-        for number, own in enumerate(alone):
-            key = self._like(number)
-            costs[key] = [cycles + LEFT_TO_HOST * (left - few) for (left, cycles), few in zip(own, least, strict=True)]
+        costs: list[list[Cost]] = [
+            [(left - few, cycles) for (left, cycles), few in zip(own, least, strict=True)] for own in alone
+        ]
 
-        def taken(stages: Sequence[tuple[int, int]]) -> list[float]:
-            found = []
-            for number, (first, stop) in enumerate(stages):
-                left, cycles = self._cost(number, edges[first], edges[stop], quick=False)
-                found.append(float(cycles + LEFT_TO_HOST * max(0, left - sum(least[first:stop]))))
-            return found
+        def taken(stages: Sequence[tuple[int, int]], ports: Sequence[int]) -> list[Cost]:
+            places = [(edges[first], edges[stop]) for first, stop in stages]
+            more = [
+                max(0, self._left(number, *place, quick=False) - sum(least[first:stop]))
+                for number, (place, (first, stop)) in enumerate(zip(places, stages, strict=True))
+            ]
+            return list(zip(more, self._cycles(places, ports), strict=True))
 
-        cuts = shortest([costs[self._like(number)] for number in range(len(self.cores))], taken)
+        def cut(ports: Sequence[int]) -> tuple[int, ...]:
+            known: dict[int, list[Cost]] = {}  # like cores have one list, but not where each waits for others
+            own = [[*costs[place]] if ports else known.setdefault(self._like(place), [*costs[place]])
+                   for place in range(len(self.cores))]  # fmt: skip
+            return shortest(own, lambda stages: taken(stages, ports))
+
+        def whole(cuts: tuple[int, ...]) -> Cost:
+            return of_stages(taken(list(pairwise((0, *cuts, items))), self.ports))
+
+        cuts = min((cut(self.ports), cut(())), key=whole) if self.ports else cut(())
         places = [edges[item] for item in (0, *cuts, items)]
         return self._joined(list(pairwise(places)))
 
@@ -130,12 +145,28 @@ class _Stages:
         """Of each part between edges by itself: the layers that are left to the host, and cycles."""
         if self._like(number) == number:
             self.job.progress(f"measuring layers on {self.cores[number].config.name}")
-        return [self._cost(number, first, stop, quick=True) for first, stop in pairwise(edges)]
+        core, found = [self.cores[number].config], []
+        for place in pairwise(edges):
+            programs = self._programs(number, *place, quick=True)
+            (cycles,) = cycles_of_stages([programs], core, (), self.rate, self.job)
+            found.append((self._left(number, *place, quick=True), cycles))
+        return found
 
-    def _cost(self, number: int, first: int, stop: int, *, quick: bool) -> tuple[int, int]:
+    def _left(self, number: int, first: int, stop: int, *, quick: bool) -> int:
+        """Layers that a core leaves to the host."""
         packed = self._packed(number, first, stop, quick=quick)
-        left = [node for node in calls(packed.main.body) if not is_primitive(node) and not _is_passive(node)]
-        return len(left), self.cores[number].cycles(packed)
+        return len([node for node in calls(packed.main.body) if not is_primitive(node) and not _is_passive(node)])
+
+    def _cycles(self, stages: Sequence[tuple[int, int]], ports: Sequence[int]) -> list[int]:
+        """Of each stage on its core; of all at once where cores share some of these ports."""
+        programs = [self._programs(number, *place, quick=False) for number, place in enumerate(stages)]
+        return cycles_of_stages(programs, [core.config for core in self.cores], ports, self.rate, self.job)
+
+    def _programs(self, number: int, first: int, stop: int, *, quick: bool) -> Sequence[Program]:
+        key = self._like(number), first, stop, quick
+        if key not in self.programs:
+            self.programs[key] = self.cores[number].programs(self._packed(number, first, stop, quick=quick))
+        return self.programs[key]
 
     def _packed(self, number: int, first: int, stop: int, *, quick: bool) -> Module:
         """Some calls as kernels of a core."""
