@@ -247,8 +247,20 @@ MUTANTS = (
         "row * row_stride + first * QUAD, I8)", "first * QUAD, I8)", FEW_CHANNELS,
     ),
     Mutant(
-        "channels-nobody-uses-have-weights", "compiler/targets/loops/few_channels.py", "forgotten part",
-        "wide = np.zeros((made,", "wide = np.ones((made,", FEW_CHANNELS,
+        "channels-nobody-uses-have-weights", "compiler/targets/loops/convolution_sums.py", "forgotten part",
+        "wide = np.zeros((out, wanted,", "wide = np.ones((out, wanted,", IMAGES,
+    ),
+    Mutant(
+        "infinities-meet-weights-of-0", "compiler/targets/loops/convolution_sums.py", "case lost",
+        'if weights.dtype.kind not in "iu":', "if weights.dtype.kind in \"V\":", IMAGES,
+    ),
+    Mutant(
+        "the-last-weight-is-shared-unevenly", "compiler/targets/loops/convolution_sums.py", "off by one",
+        "< whole - sharing, 2, 1)", "<= whole - sharing, 2, 1)", IMAGES,
+    ),
+    Mutant(
+        "models-of-the-first-processor", "kept_models.py", "case lost",
+        "return *_installed(), host_described()", "return _installed()", ("tests/test_kept_models.py",),
     ),
     Mutant(
         "multipliers-whatever-their-shifts", "compiler/targets/loops/narrow_requantise.py", "forgotten part",

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.compiler.graph import Call, Constant, Expr, TensorType, Var, call
+from weft.compiler.graph import Call, Constant, Expr, TensorType, Var, call, evaluate
+from weft.compiler.graph.dtypes import numpy_dtype
 from weft.compiler.targets.cpu.processor import host_target, named_target
 from weft.compiler.targets.cpu.tiles import channels_together, convolution_tile, grouped_tile, pieces, rated_tiles
 from weft.compiler.targets.loops.convolution import data_block, result_block
+from weft.compiler.targets.loops.convolution_sums import whole_blocks
 from weft.compiler.targets.loops.layouts import PREFERRED_BLOCKS
 
+from .programs import compiled
 from .test_link import GENERATOR, bytes_, check, floats, kinds, module_of
 
 
@@ -190,6 +195,42 @@ def test_quotients_by_what_is_brought_into_blocks(channels: int) -> None:
     x, y = (Var(name, TensorType((1, count, 3, 5), "float32")) for name, count in (("x", 8), ("y", channels)))
     quotient = call("nn.divide", call("nn.conv2d", x, floats(channels, 8, 1, 1)), y)
     check(module_of(call("nn.conv2d", quotient, floats(4, channels, 1, 1)), params=(x, y)), 1, 2e-5)
+
+
+@pytest.mark.parametrize("channels", [58, 67, 116, 129])
+@pytest.mark.parametrize(("made", "kernel"), [(4, (1, 1)), (16, (3, 3)), (1, (1, 3))])
+def test_infinities_in_the_last_channel(channels: int, made: int, kernel: tuple[int, int]) -> None:
+    """Channels that fill a block repeat the last one: 0 times an infinity there was nan in every channel."""
+    x = Var("x", TensorType((1, 8, 4, 9), "float32"))
+    pads = tuple(size // 2 for size in kernel) * 2
+    shapes = (channels, 8, 1, 1), (made, channels, *kernel)
+    weights = [GENERATOR.integers(1, 9, shape).astype(np.float32) for shape in shapes]
+    weights[1][::2, -1] *= -1
+    weights[0][-1, 0] = 3e38
+    before = call("nn.conv2d", x, Constant(weights[0]))
+    module = module_of(call("nn.conv2d", before, Constant(weights[1]), pads=pads), params=(x,))
+    image = GENERATOR.integers(0, 9, x.type.shape).astype(np.float32)
+    image[:, 0] = 0
+    image[0, 0, 1, 4] = 9
+    expected, found = (next(iter(run({"x": image}).values())) for run in (
+        lambda values: evaluate(module, values), weft.load(compiled(module)).run))  # fmt: skip
+    assert np.isinf(expected).any()
+    assert np.isfinite(expected).any()
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_weights_of_whole_blocks(dtype: str) -> None:
+    """The last channel and those that repeat it have its weight together, to the bit; bytes that nobody uses have 0."""
+    for channels, wanted in ((1, 4), (3, 4), (58, 64), (67, 72), (257, 272), (16, 16)):
+        weights = GENERATOR.integers(1, 127, (5, channels, 1, 3)).astype(numpy_dtype(dtype))
+        wide = whole_blocks(weights, wanted)
+        assert wide.shape == (5, wanted, 1, 3)
+        assert wide.dtype == weights.dtype
+        np.testing.assert_array_equal(wide[:, : channels - 1], weights[:, :-1])
+        last = wide[:, channels - 1 :].astype(np.float64)
+        assert (last[:, 1:] == 0).all() if dtype == "int8" else (last > 0).all()
+        np.testing.assert_array_equal(last.sum(1), weights[:, -1].astype(np.float64))
 
 
 @pytest.mark.parametrize("processor", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "armv7a", "aarch64"])

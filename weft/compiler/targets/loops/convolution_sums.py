@@ -35,8 +35,7 @@ def float_sums(call: Call, operands: Operands, data: Data, layout: Layout, weigh
     block = layout.block
     out, channels, *kernel = weights.shape
     blocks = -(-channels // block)
-    wide = np.zeros((out, blocks * block, *kernel), np.float32)
-    wide[:, :channels] = weights
+    wide = whole_blocks(weights.astype(np.float32, copy=False), blocks * block)
     packed = wide.reshape(out // tile.lanes, tile.lanes, blocks, block, *kernel)
     w = operands.array(np.moveaxis(packed, (1, 3), (-1, -2)))
     kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(block, "kb"), window_axes(kernel)
@@ -50,14 +49,31 @@ def float_sums(call: Call, operands: Operands, data: Data, layout: Layout, weigh
     return _accumulator(call, tile, value)
 
 
+def whole_blocks(weights: Array, wanted: int) -> Array:
+    """Weights (out, channels, *kernel) of as many channels as ``wanted``. Those that meet bytes which nobody uses are
+    0. Floats repeat the last channel there (`unused`), which may be an infinity, and 0 times that is nan: so all of
+    these share the weight of the last one. The parts are powers of two that add up to 1, so no bit is lost."""
+    out, channels, *kernel = weights.shape
+    if channels == wanted:
+        return weights
+    wide = np.zeros((out, wanted, *kernel), weights.dtype)
+    wide[:, :channels] = weights
+    if weights.dtype.kind not in "iu":
+        sharing = wanted - channels + 1
+        whole = 1 << (sharing - 1).bit_length()
+        parts = np.where(np.arange(sharing) < whole - sharing, 2, 1).astype(np.float32) / np.float32(whole)
+        last = weights[:, -1:].astype(np.float32) * parts.reshape(-1, *[1] * len(kernel))
+        wide[:, channels - 1 :] = last.astype(weights.dtype)
+    return wide
+
+
 def packed_weights(weights: Array, layout: Layout, tile: Tile, together: int) -> Array:
     """Weights (out, channels, *kernel) as (out / lanes, blocks, *kernel, block / together, lanes, together): so many
-    channels are multiplied by one step. The last block is filled up with zeros."""
+    channels are multiplied by one step. The last block is filled up (`whole_blocks`)."""
     block = layout.block
     out, channels, *kernel = weights.shape
     blocks = -(-channels // block)
-    wide = np.zeros((out, blocks * block, *kernel), weights.dtype)
-    wide[:, :channels] = weights
+    wide = whole_blocks(weights, blocks * block)
     packed = wide.reshape(out // tile.lanes, tile.lanes, blocks, block // together, together, *kernel)
     return np.moveaxis(packed, (3, 1, 4), (-3, -2, -1))
 

@@ -19,7 +19,7 @@ from ...tensor import ir as tir
 from ...tensor.view import Builder, View
 from ..errors import CompileError
 from .convolution import data_block, is_matrix_convolution, padded_layout, without_excess
-from .convolution_sums import reader, window_axes
+from .convolution_sums import reader, whole_blocks, window_axes
 from .fusion import FusedGroup
 from .kernels import Array, Kernel, Operands, finished, lower_members
 from .layouts import PLAIN, PREFERRED_BLOCKS, QUAD, Layout
@@ -104,8 +104,7 @@ def _sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weigh
     """Products of data as it is held. ``together``: channels of a lane."""
     made, channels, *kernel = weights.shape
     blocks, lanes = -(-channels // layout.block), layout.block // together
-    wide = np.zeros((made, blocks * layout.block, *kernel), weights.dtype)
-    wide[:, :channels] = weights
+    wide = whole_blocks(weights, blocks * layout.block)
     w = operands.array(np.moveaxis(wide.reshape(made, blocks, lanes, together, *kernel), (2, 3), (-2, -1)))
     kc, window, q = te.reduce_axis(blocks, "kc"), window_axes(kernel), te.reduce_axis(together, "q")
     at = reader(call, layout)
