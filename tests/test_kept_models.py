@@ -20,7 +20,8 @@ from onnx import TensorProto, helper, numpy_helper
 from weft import kept_models
 from weft.cache import made_entries
 from weft.compiler import compile as compiling
-from weft.compiler.model import CompiledModel, OpenModel
+from weft.compiler.model import CompiledModel, HostStep, OpenModel
+from weft.compiler.targets.cpu.processor import PRETENDED, executable_here, host_target
 from weft.compiler.targets.registry import find_target
 from weft.hw.config import PYNQ, TINY
 from weft.hw.dram_rate import DramRate
@@ -71,6 +72,16 @@ def compiled(model: Any, **options: Any) -> tuple[CompiledModel, bool]:
 
 def result(model: CompiledModel) -> np.ndarray:
     return weft.load(model).run({"x": X})["y"]
+
+
+@pytest.mark.skipif(len(executable_here()) < 3, reason="this machine executes one named processor's code, or none")
+def test_each_processor_has_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this machine is taken for may change in a process: the first one's code stayed in use for all others."""
+    path = written(folder / "net.onnx")
+    for name in (*executable_here()[1:3], executable_here()[1]):
+        monkeypatch.setenv(PRETENDED, name)
+        model, _ = compiled(path)
+        assert {step.program.processor for step in model.steps if isinstance(step, HostStep)} == {host_target().name}
 
 
 def test_a_file_of_another_format_may_hold_the_word_of_files_with_weights(folder: Path) -> None:

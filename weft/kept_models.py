@@ -185,13 +185,18 @@ def _kernels_key() -> str | None:
         return None
 
 
-@cache
 def _surroundings() -> tuple[Any, ...]:
-    """All that a compilation follows from beside what it is given: this package, what is installed beside it (the names
-    of these folders hold versions), Python, and the processor."""
+    """All that a compilation follows from beside what it is given: what is installed, and the processor, which may be
+    taken for another one at any time."""
     with IMPORTS:
         from .compiler.targets.cpu.processor import host_described
 
+    return *_installed(), host_described()
+
+
+@cache
+def _installed() -> tuple[Any, ...]:
+    """This package, what is installed beside it (the names of these folders hold versions), and Python."""
     package = COMPILER.parent
     tops = [(path.name, path.read_bytes()) for path in sorted(package.glob("*.py"))]
     parts = [sources_digest(package / part) for part in SOURCES]
@@ -201,7 +206,7 @@ def _surroundings() -> tuple[Any, ...]:
             installed |= {name for name in os.listdir(folder or ".") if name.endswith((".dist-info", ".egg-info"))}
         except OSError:
             continue
-    return tops, parts, installed, sys.version, host_described()
+    return tops, parts, installed, sys.version
 
 
 def _digest(content: bytes) -> str:
