@@ -110,6 +110,27 @@ def test_a_program_is_its_instructions_one_by_one(case: tuple[CoreConfig, list[i
     assert programs.assemble(config, program).tobytes() == b"".join(words)
 
 
+@given(
+    st.sampled_from(CONFIGS).flatmap(lambda config: st.tuples(st.just(config), st.lists(instructions(config)))),
+    st.data(),
+)
+def test_tokens_of_a_program_are_those_of_its_instructions(
+    case: tuple[CoreConfig, list[isa.Instruction]], data: st.DataObject
+) -> None:
+    config, program = case
+    masks = st.integers(0, (1 << len(Engine)) - 1)
+    tokens = [(0, 0) if isinstance(each, isa.Finish) else data.draw(st.tuples(masks, masks)) for each in program]
+    own = [each.with_tokens(*several) for each, several in zip(program, tokens, strict=True)]
+    columns = np.array(tokens, np.int64).reshape(-1, 2).T
+    told = []
+    for make in (lambda: programs.assemble(config, program, columns), lambda: programs.assemble(config, own)):
+        try:
+            told.append(make().tobytes())
+        except InstructionError as error:
+            told.append(str(error).encode())
+    assert told[0] == told[1]
+
+
 @given(st.sampled_from(CONFIGS).flatmap(lambda config: st.tuples(st.just(config), st.lists(instructions(config)))))
 def test_columns_are_the_fields_of_all_instructions(case: tuple[CoreConfig, list[isa.Instruction]]) -> None:
     config, program = case

@@ -84,8 +84,9 @@ def instructions_of(kinds: Mapping[Opcode, Columns]) -> list[Instruction]:
     return [found[number] for number in range(len(found))]
 
 
-def packed(config: CoreConfig, program: Sequence[Instruction]) -> Words | None:
-    """The words of a program, with check bits of 0; None where one of its instructions cannot be encoded."""
+def packed(config: CoreConfig, program: Sequence[Instruction], tokens: Ints | None = None) -> Words | None:
+    """The words of a program, with check bits of 0; None where one of its instructions cannot be encoded. ``tokens``:
+    waits and sends in place of the instructions' own, two rows."""
     words = np.zeros((len(program), config.instruction_bits // BITS), np.uint64)
     places: dict[Opcode, list[int]] = {}
     for place, instruction in enumerate(program):
@@ -98,17 +99,26 @@ def packed(config: CoreConfig, program: Sequence[Instruction]) -> Words | None:
             values = np.fromiter(flat, np.int64, len(own) * len(declared)).reshape(len(own), -1).T
         except OverflowError:
             return None
-        looked_at = [column for column, (name, *_) in enumerate(declared) if name not in (*FREE_FIELDS, "opcode")]
-        names = [declared[column][0] for column in looked_at]
-        if not _legal(config, opcode, names, set(zip(*values[looked_at].tolist(), strict=True))):
-            return None
+        names = [name for name, *_ in declared]
+        if tokens is not None:
+            values[[names.index("wait"), names.index("send")]] = tokens[:, own]
         rows, position = np.array(own), 0
-        for column, (_, width, signed) in zip(values, declared, strict=True):
+        rules = np.zeros((len(own), words.shape[1]), np.uint64)  # the words, without what no rule looks at
+        looked_at = []
+        for number, (column, (name, width, signed)) in enumerate(zip(values, declared, strict=True)):
             low = -(1 << width - 1) if signed else 0
             if column.min() < low or column.max() >= low + (1 << width):
                 return None
-            _put(words, rows, position, column.astype(np.uint64) & np.uint64((1 << width) - 1), width)
+            bits = column.astype(np.uint64) & np.uint64((1 << width) - 1)
+            _put(words, rows, position, bits, width)
+            if name not in FREE_FIELDS and name != "opcode":
+                looked_at.append(number)
+                _put(rules, np.arange(len(own)), position, bits, width)
             position += width
+        _, different = np.unique(rules.view(f"V{rules.itemsize * rules.shape[1]}"), return_index=True)
+        combinations = zip(*values[looked_at][:, different].tolist(), strict=True)
+        if not _legal(config, opcode, [names[column] for column in looked_at], combinations):
+            return None
     return words
 
 

@@ -20,11 +20,14 @@ Code = npt.NDArray[np.uint8]
 Columns = columns.Columns
 
 
-def assemble(config: CoreConfig, program: Sequence[Instruction]) -> Code:
-    """Program bytes as they lie in DRAM, ``instruction_bytes`` each, little endian."""
+def assemble(config: CoreConfig, program: Sequence[Instruction], tokens: npt.NDArray[np.int64] | None = None) -> Code:
+    """Program bytes as they lie in DRAM, ``instruction_bytes`` each, little endian. ``tokens``: the waits and the sends
+    of the instructions, which count for those that they have themselves; two rows."""
     size = config.instruction_bytes
-    words = packed(config, program)
+    words = packed(config, program, tokens)
     if words is None:
+        if tokens is not None:
+            program = [each.with_tokens(*own) for each, own in zip(program, tokens.T.tolist(), strict=True)]
         for instruction in program:
             unsealed(config, instruction)  # one of them says what is wrong
         raise AssertionError("instructions that can be encoded one by one cannot be together")

@@ -403,6 +403,21 @@ MUTANTS = (
         "stream/test_conflicts.py",
     ),
     _fault(
+        "accesses-stay-where-parts-came-before", "stream/accesses.py", "address",
+        "[places[old.positions[rows]], ", "[old.positions[rows], ",
+        "stream/test_accesses.py",
+    ),
+    _fault(
+        "loads-judged-behind-what-they-bring", "stream/split_loads.py", "off by one",
+        "loads[load] <= positions[access]", "loads[load] < positions[access]",
+        "stream/test_split_loads.py",
+    ),
+    _fault(
+        "constants-that-changed-where-they-were", "link/window.py", "check ignored",
+        "if not value.flags.writeable:", "if True:",
+        "link/test_window.py",
+    ),
+    _fault(
         "reads-of-one-piece-are-constants", "stream/constants.py", "off by one",
         "> written[dram.starts[run]]\n", "> written[dram.starts[run]] + 1\n",
         "stream/test_constants.py",

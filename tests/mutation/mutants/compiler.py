@@ -210,7 +210,8 @@ MUTANTS = (
     ),
     Mutant(
         "products-cut-before-the-last", "compiler/targets/accel/stream/split_end.py", "check ignored",
-        "product is None or place != last", "product is None",
+        "place = last_of(issues, Gemm)",
+        "place = next((each for each in reversed(range(len(issues))) if product_at(issues, each)), -1)",
         ("tests/compiler/targets/accel/stream/test_split_end.py",),
     ),
     Mutant(
@@ -248,7 +249,7 @@ MUTANTS = (
     ),
     Mutant(
         "parts-of-rows-with-padding-above", "compiler/targets/accel/stream/split_loads.py", "forgotten case",
-        "elif load.pad_top or load.pad_bottom:", "elif load.pad_bottom:",
+        "    if load.pad_top or load.pad_bottom:", "    if load.pad_bottom:",
         ("tests/compiler/targets/accel/stream/test_split_loads.py",),
     ),
     Mutant(

@@ -106,8 +106,8 @@ MUTANTS = (
     ),
     Mutant(
         "reads-of-loads-in-the-old-order", "compiler/targets/accel/stream/conflicts.py", "forgotten part",
-        "Conflicts(self.length, (places[earlier], places[later]), dram)",
-        "Conflicts(self.length, tuple(places[each] for each in self.pairs), replace(dram, sets=dram.sets[:0]))",
+        "Conflicts(self.engines[order], (places[earlier], places[later]), dram)",
+        "Conflicts(self.engines[order], tuple(places[each] for each in self.pairs), replace(dram, sets=dram.sets[:0]))",
         ("tests/compiler/targets/accel/stream/test_conflicts.py",),
     ),
     Mutant(

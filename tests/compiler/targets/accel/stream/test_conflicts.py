@@ -135,6 +135,6 @@ def test_order_and_tokens_are_those_that_every_unit_asks_for(
         conflicts = conflicts_of(stream)
         order = early_order(TINY, USUAL_RATE, stream, conflicts)
         moved = [stream[each] for each in order]
-        earlier, later = _find_edges(moved, conflicts.moved(order))
+        earlier, later = _find_edges(conflicts.moved(order))
         assert order == plain_order(stream)
         assert list(zip(earlier.tolist(), later.tolist(), strict=True)) == plain_edges(moved)

@@ -112,11 +112,11 @@ def test_only_the_last_products_are_cut_and_only_with_their_own_weights() -> Non
     more = weights(PYNQ, rows=13, columns=8)
     for other in (elsewhere, padded, more):
         stream = stream_of(other, 12, 8)
-        assert split_end(PYNQ, stream) == stream
+        assert list(split_end(PYNQ, stream)) == stream
     single = [*whole, Issue(Gemm(levels=0, dst=0, src=0, wgt=0), (), ())]  # of one group, with other weights
-    assert split_end(PYNQ, single) == single
-    assert split_end(PYNQ, whole[1:]) == whole[1:]  # nothing is loaded
-    assert split_end(PYNQ, []) == []
+    assert list(split_end(PYNQ, single)) == single
+    assert list(split_end(PYNQ, whole[1:])) == whole[1:]  # nothing is loaded
+    assert not list(split_end(PYNQ, []))
 
 
 def test_a_row_by_a_matrix_ends_sooner(monkeypatch: pytest.MonkeyPatch) -> None:

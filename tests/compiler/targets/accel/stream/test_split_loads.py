@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from weft.compiler.targets.accel.stream import split_loads as module
+from weft.compiler.targets.accel.stream.accesses import stream_of as known_stream
 from weft.compiler.targets.accel.stream.split_loads import split_loads
 from weft.compiler.targets.accel.stream.stream import RECENT, Access, Issue
 from weft.hw.config import PYNQ, TINY
@@ -119,7 +121,8 @@ def test_loads_stay_whole_where_a_cut_brings_nothing() -> None:
     tiny_parts = [*(store(4 * place, 4) for place in range(32)), load_of(replace(whole, columns=40))]
     other = Issue(Gemm(dst=0, src=0, wgt=0))
     long_ago = [store(0, 64), store(64, 64), *[other] * (RECENT + 1), load_of(whole)]
-    for stream in (one_store, tiny_parts, long_ago):
+    padded = [[store(0, 64), store(64, 64), load_of(replace(whole, **{side: 1}))] for side in ("pad_top", "pad_bottom")]
+    for stream in (one_store, tiny_parts, long_ago, *padded):
         assert loads_in(split_loads(TINY, stream)) == loads_in(stream)
 
 
@@ -159,3 +162,59 @@ def test_weights_stay_whole_where_a_cut_brings_nothing() -> None:
     few = [product_of(20, 40), weights_at(replace(WEIGHTS, columns=40))]
     for stream in (one_reader, in_rows, padded, few):
         assert loads_in(split_loads(PYNQ, stream)) == loads_in(stream)
+
+
+def needs_by_unit(stream: Sequence[Issue], recent: int) -> list[tuple[Load, list[int]]]:
+    """Of each load that may be cut what its rows need, found unit by unit as :func:`split_loads` describes it."""
+    stored: dict[int, int] = {}
+    touched: dict[int, int] = {}
+    found = []
+    for position, issue in enumerate(stream):
+        reads, writes = issue.accesses
+        load = issue.instruction
+        if isinstance(load, Load) and reads:
+            count, apart = (load.rows, load.stride) if load.rows > 1 else (load.columns, 1)
+            length = load.columns if load.rows > 1 else 1
+            units = units_of(load)
+            needs = [
+                max(stored.get(load.offset + (row * apart + each) * units + unit, -1)
+                    for each in range(length) for unit in range(units))
+                for row in range(count)
+            ]  # fmt: skip
+            if len({*needs}) > 1 and max(needs) >= position - recent:
+                found.append((load, needs))
+        elif isinstance(load, Load):
+            needs = [touched.get(load.index + column, -1) for column in range(load.columns)]
+            if len({*needs}) > 1:
+                found.append((load, needs))
+        for access in (*reads, *writes):
+            for unit in np.arange(4096)[access.selector()].ravel().tolist():
+                if access.memory is Memory.WGT:
+                    touched[unit] = position
+                elif access.memory is Memory.DRAM and access in writes:
+                    stored[unit] = position
+    return found
+
+
+spans = st.tuples(st.integers(0, 30), st.integers(1, 20))
+instructions = st.one_of(
+    spans.map(lambda each: store(*each)),
+    spans.map(lambda each: product_of(*each)),
+    spans.map(lambda each: weights_at(replace(WEIGHTS, index=each[0], columns=each[1]))),
+    st.tuples(spans, st.integers(1, 4), st.integers(0, 3)).map(
+        lambda each: load_of(Load(
+            scratchpad=Scratchpad.INP, index=0, offset=each[0][0] * UNITS, rows=each[1], columns=each[0][1],
+            stride=each[0][1] + each[2],
+        ))
+    ),
+    st.just(Issue(Gemm(dst=0, src=0, wgt=0))),
+)  # fmt: skip
+
+
+@given(st.lists(instructions, max_size=40), st.integers(1, 30))
+def test_rows_need_what_was_there_before(drawn: list[Issue], recent: int) -> None:
+    stream = known_stream(drawn)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "RECENT", recent)
+        found = module._needs(TINY, stream.touched, module._candidates(TINY, stream))
+        assert [(each.load, (needs - 1).tolist()) for each, needs in found] == needs_by_unit(drawn, recent)

@@ -99,7 +99,7 @@ def unchecked_program(
     if rings:
         issues = split_end(config, split_products(config, issues))
         issues = split_results(config, issues) if ends else issues
-    forget_constants(issues)
+    issues = forget_constants(issues)
     conflicts = None
     if rings:
         issues = split_loads(config, issues)
@@ -107,9 +107,10 @@ def unchecked_program(
         order = early_order(config, rate, issues, conflicts)
         issues, conflicts = [issues[each] for each in order], conflicts.moved(order)
     stream = insert_tokens(config, issues, conflicts, in_turn=hiding is LatencyHiding.NONE)
-    program: list[Instruction] = [*(issue.finished for issue in stream), Finish()]
+    program: list[Instruction] = [*(issue.instruction for issue in stream), Finish()]
+    tokens = np.array([[*(issue.waits for issue in stream), 0], [*(issue.sends for issue in stream), 0]], np.int64)
     try:
-        code = assemble(config, program)
+        code = assemble(config, program, tokens)
     except InstructionError as error:
         raise CompileError(f"an instruction cannot be encoded: {error.message}", at="the program",
                            hint="a smaller model or batch may fit what instructions reach") from error  # fmt: skip

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
-from .....hw.isa import Store
+from .....hw.isa import Load, Store
 from .....hw.load_counts import bytes_of
 from ....graph.ir import Array, Call, Constant, Expr, Function, Module
 from ....graph.visit import calls
@@ -545,6 +545,8 @@ def _traffic(config: CoreConfig, stream: Sequence[Issue]) -> dict[int, tuple[int
     """Bytes loaded and stored by each layer."""
     traffic: dict[int, tuple[int, int]] = {}
     for issue in stream:
+        if not isinstance(issue.instruction, (Load, Store)):
+            continue
         loaded, stored = traffic.get(issue.layer, (0, 0))
         moved = bytes_of(config, issue.instruction)
         if isinstance(issue.instruction, Store):

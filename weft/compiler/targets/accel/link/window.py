@@ -21,14 +21,21 @@ class DmaWindow:
     slots: dict[str, TensorSlot] = field(default_factory=dict)
     constants: dict[str, ConstantSegment] = field(default_factory=dict)  # by digest of the bytes
     end: int = 0
+    _placed: dict[int, tuple[Array, ConstantSegment]] = field(default_factory=dict, repr=False)  # by identity
 
     def constant(self, value: Array) -> ConstantSegment:
         """The place of a constant; equal bytes are stored once."""
-        data = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
-        digest = hashlib.sha256(data.tobytes()).hexdigest()
+        if id(value) in self._placed:
+            return self._placed[id(value)][1]
+        whole = np.ascontiguousarray(value)
+        digest = hashlib.sha256(whole.reshape(-1).view(np.uint8).data).hexdigest()
         if digest not in self.constants:
+            data = np.frombuffer(whole.tobytes(), np.uint8)
             self.constants[digest] = ConstantSegment(f"constant{len(self.constants)}", self.allocate(data.nbytes), data)
-        return self.constants[digest]
+        segment = self.constants[digest]
+        if not value.flags.writeable:  # a kernel's constants are asked for again and again
+            self._placed[id(value)] = value, segment
+        return segment
 
     def allocate(self, nbytes: int) -> int:
         """The offset of bytes of their own."""

@@ -15,7 +15,7 @@ import numpy as np
 from .....hw.isa import Engine
 from .....hw.memories import Memory
 from ...llvm.scan import scan
-from .accesses import Accesses, Ints, accesses_of
+from .accesses import Accesses, Ints, stream_of
 from .stream import Issue
 
 ENGINES = len(Engine)
@@ -29,9 +29,10 @@ Pairs = tuple[Ints, Ints]
 
 @dataclass(frozen=True)
 class Conflicts:
-    """Of a stream of ``length`` instructions: the pairs through scratchpads, and what is accessed in DRAM."""
+    """Of a stream whose instructions are of these ``engines``: the pairs through scratchpads, and what is accessed in
+    DRAM."""
 
-    length: int
+    engines: Ints
     on_core: Pairs
     dram: Accesses
 
@@ -47,8 +48,8 @@ class Conflicts:
 
         Loads may overtake one another, so the last that reads of DRAM may be another: such pairs are found anew.
         """
-        places = np.empty(self.length, np.int64)
-        places[order] = np.arange(self.length)
+        places = np.empty(len(self.engines), np.int64)
+        places[order] = np.arange(len(self.engines))
         earlier, later = self.on_core
         positions = places[self.dram.positions]
         by_position = np.argsort(positions, kind="stable")
@@ -56,14 +57,15 @@ class Conflicts:
             self.dram, positions=positions[by_position], engines=self.dram.engines[by_position],
             writes=self.dram.writes[by_position], sets=self.dram.sets[by_position],
         )  # fmt: skip
-        return Conflicts(self.length, (places[earlier], places[later]), dram)
+        return Conflicts(self.engines[order], (places[earlier], places[later]), dram)
 
 
 def conflicts_of(issues: Sequence[Issue]) -> Conflicts:
     """Of all that the instructions of a stream touch."""
-    accesses = accesses_of(issues)
+    touched = stream_of(issues).touched
+    accesses = touched.by_memory()
     dram = accesses.pop(Memory.DRAM)
-    return Conflicts(len(issues), _together([_pairs(each) for each in accesses.values()]), dram)
+    return Conflicts(touched.engines, _together([_pairs(each) for each in accesses.values()]), dram)
 
 
 def _together(found: Sequence[Pairs]) -> Pairs:

@@ -8,15 +8,16 @@ import numpy as np
 
 from .....hw.isa import Engine
 from .....hw.memories import Memory
-from .accesses import accesses_of, flat
-from .stream import TRANSFERS, Issue
+from .accesses import Stream, flat, stream_of
+from .stream import Issue
 
 
-def forget_constants(issues: Sequence[Issue]) -> None:
+def forget_constants(issues: Sequence[Issue]) -> Stream:
     """Leave DRAM that no instruction writes out of :attr:`Issue.accesses`: nothing has to wait for it. Where nothing
     that is written is read, leave out all of it: stores keep their order by themselves."""
-    transfers = [issue for issue in issues if issue.instruction.engine in TRANSFERS]
-    dram = accesses_of(transfers, (Memory.DRAM,))[Memory.DRAM]
+    stream = stream_of(issues)
+    touched = stream.touched
+    dram = touched.by_memory((Memory.DRAM,))[Memory.DRAM]
     run, access = flat(dram.begins, dram.sets)
     edges = np.zeros(dram.size + 1, np.int64)
     of_writes = run[dram.writes[access]]
@@ -26,8 +27,12 @@ def forget_constants(issues: Sequence[Issue]) -> None:
     meets = written[dram.stops[run]] > written[dram.starts[run]]
     reads = np.unique(dram.positions[~dram.writes])
     needed = np.unique(dram.positions[access[meets & ~dram.writes[access]]])
-    for position in np.setdiff1d(reads, needed, assume_unique=True).tolist():
-        transfers[position].forget(Memory.DRAM, written=False)
+    forgotten = np.zeros((2, len(stream)), np.bool_)  # of each instruction what it reads, and what it writes
+    forgotten[0, np.setdiff1d(reads, needed, assume_unique=True)] = True
     if not len(needed) and (dram.engines[dram.writes] == Engine.STORE).all():
-        for position in np.unique(dram.positions[dram.writes]).tolist():
-            transfers[position].forget(Memory.DRAM, written=True)
+        forgotten[1, dram.positions[dram.writes]] = True
+    for written_too, own in enumerate(forgotten):
+        for position in np.flatnonzero(own).tolist():
+            stream[position].forget(Memory.DRAM, written=bool(written_too))
+    left_out = forgotten[touched.writes.astype(np.int64), touched.positions] & touched.of(Memory.DRAM)
+    return Stream(stream.issues, touched.without(left_out))

@@ -17,7 +17,7 @@ from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
 from .....hw.isa import Engine
 from ...llvm.scan import scan
-from .accesses import Ints, engines_of
+from .accesses import Ints
 from .conflicts import Conflicts
 from .prefetch import prefetches
 from .stream import Issue
@@ -35,7 +35,7 @@ REORDERED = (Engine.LOAD, Engine.LOADW)
 
 def early_order(config: CoreConfig, rate: DramRate, issues: Sequence[Issue], conflicts: Conflicts) -> list[int]:
     """The new order of the stream, which means the same: positions in the old one."""
-    engines = engines_of(issues)
+    engines = conflicts.engines
     wished = _wished(engines, prefetches(config, rate, issues, conflicts))
     earlier, later = conflicts.pairs
     near = np.flatnonzero(earlier > wished[later])  # nothing goes further down than it stood

@@ -13,9 +13,10 @@ from math import prod
 from .....hw.config import CoreConfig
 from .....hw.isa import Engine, Gemm, Load, Loop, Scratchpad
 from .....hw.load_counts import entries_each, entries_of
+from .accesses import Stream, stream_of
 from .split_loads import cut_load
-from .split_products import Product, products_of
-from .stream import Issue
+from .split_products import Product, product_at
+from .stream import Issue, last_of
 
 SMALLEST_LAST_PART_MICRO_OPS = 16
 """Micro-ops of a part: about as long as the array's pipeline."""
@@ -24,12 +25,12 @@ MOST_PARTS_OF_LAST_LOAD = 8
 """Of a load: each costs the bus some cycles."""
 
 
-def split_end(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
+def split_end(config: CoreConfig, issues: Sequence[Issue]) -> Stream:
     """The stream with them cut; it means the same."""
-    stream = list(issues)
-    last = next((place for place in reversed(range(len(issues))) if isinstance(issues[place].instruction, Gemm)), -1)
-    place, product = max(products_of(issues), default=(-1, None), key=lambda each: each[0])
-    if product is None or place != last:
+    stream = stream_of(issues)
+    place = last_of(issues, Gemm)
+    product = product_at(issues, place) if place >= 0 else None
+    if product is None:
         return stream
     for of_load in range(place - 1, -1, -1):
         load = issues[of_load].instruction
@@ -45,11 +46,8 @@ def split_end(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
     parts = [_loop(product, size, issues[place]), *product.parts(issues[place], size)]
     if count % size:
         parts.insert(-1, _loop(product, count % size, issues[place]))
-    stream[place : place + 1] = parts
-    stream[of_load : of_load + 1] = cut_load(
-        config, issues[of_load], load, [first * group for first in range(size, count, size)]
-    )
-    return stream
+    loads = cut_load(config, issues[of_load], load, [first * group for first in range(size, count, size)])
+    return stream.cut({of_load: loads, place: parts})
 
 
 def _loaded_by_group(config: CoreConfig, load: Load, product: Product) -> int:

@@ -8,20 +8,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from .....hw.config import CoreConfig
-from .....hw.isa import MEMORY_USERS, Load, Scratchpad
+from .....hw.isa import Engine, Load, Scratchpad
 from .....hw.load_counts import bytes_each, entries_each, entries_of
 from .....hw.memories import Memory
-from .stream import RECENT, TRANSFERS, Access, Issue, dram_access
-
-_maximum = np.maximum.reduce
+from ...llvm.scan import scan
+from .accesses import Ints, Stream, Touched, runs_of, stream_of
+from .stream import RECENT, Access, Issue, dram_access
 
 SMALLEST_PART_ENTRIES = 32
 """Entries: each part is an instruction of its own, and waits for DRAM by itself."""
@@ -29,86 +28,149 @@ SMALLEST_PART_ENTRIES = 32
 MOST_PARTS_OF_LOAD = 8
 """Of a load."""
 
-CONCERNED = frozenset(
-    engine for memory in (Memory.WGT, Memory.DRAM)
-    for engines in (MEMORY_USERS[memory].writers, MEMORY_USERS[memory].readers) for engine in engines
-)  # fmt: skip
-"""Engines that touch weights, or DRAM."""
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A load that may be cut before its rows, or before the columns of a single one. Row n needs ``length`` units from
+    ``start + n * apart`` on, of DRAM or, of ``weights``, of their scratchpad; it brings ``entries``."""
+
+    position: int
+    load: Load
+    weights: bool
+    start: int
+    count: int
+    apart: int
+    length: int
+    entries: int
+
+    @property
+    def stop(self) -> int:
+        """One past the last unit."""
+        return self.start + (self.count - 1) * self.apart + self.length
 
 
-def split_loads(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
+def split_loads(config: CoreConfig, issues: Sequence[Issue]) -> Stream:
     """The stream with such loads cut; it means the same."""
-    stored_by = np.full(_granules(issues), -1, np.int32)
-    touched_by = np.full(config.wgt_depth, -1, np.int32)  # entries of ``wgt``
-    stream: list[Issue] = []
-    for position, issue in enumerate(issues):
-        instruction = issue.instruction
-        if instruction.engine not in CONCERNED:
-            stream.append(issue)
-            continue
-        reads, writes = issue.accesses
-        for access in writes:
-            if access.memory is Memory.DRAM:
-                stored_by[access.selector()] = position
-        if isinstance(instruction, Load):
-            if any(access.memory is Memory.DRAM for access in reads):
-                stream += cut_load(config, issue, instruction, _cuts(config, instruction, stored_by, position))
-            elif instruction.scratchpad is Scratchpad.WGT:
-                stream += cut_load(config, issue, instruction, _cuts_of_weights(config, instruction, touched_by))
-            else:
-                stream.append(issue)
-        else:
-            stream.append(issue)
-        for each in (reads, writes):
-            for access in each:
-                if access.memory is Memory.WGT:
-                    touched_by[access.selector()] = position
-    return stream
+    stream = stream_of(issues)
+    parts = {}
+    for each, needs in _needs(config, stream.touched, _candidates(config, stream)):
+        cuts = _changes(needs, each.entries)
+        if cuts:
+            parts[each.position] = cut_load(config, stream[each.position], each.load, cuts)
+    return stream.cut(parts)
 
 
-def _granules(issues: Sequence[Issue]) -> int:
-    """Of DRAM, up to the last that the stream knows of."""
-    stop = 0
-    for issue in issues:
-        if issue.instruction.engine in TRANSFERS:
-            for several in issue.accesses:
-                for access in several:
-                    if access.memory is Memory.DRAM:
-                        stop = max(stop, access.stop)
-    return stop
+def _candidates(config: CoreConfig, stream: Stream) -> list[_Candidate]:
+    touched = stream.touched
+    reads_dram = np.zeros(len(stream), np.bool_)
+    reads_dram[touched.positions[touched.of(Memory.DRAM) & ~touched.writes]] = True
+    positions = np.flatnonzero(np.isin(touched.engines, (Engine.LOAD, Engine.LOADW)))
+    found = []
+    for position, from_dram in zip(positions.tolist(), reads_dram[positions].tolist(), strict=True):
+        load = stream[position].instruction
+        if isinstance(load, Load):
+            rows = _rows_in_dram(config, load) if from_dram else _weights(config, load)
+            if rows is not None:
+                found.append(_Candidate(position, load, not from_dram, *rows))
+    return found
 
 
-def _cuts(config: CoreConfig, load: Load, stored_by: npt.NDArray[np.int32], position: int) -> list[int]:
-    """Rows, or columns of a single row, before which a load is cut."""
+_Rows = tuple[int, int, int, int, int]
+"""Start, count, distance, length and entries of a candidate."""
+
+
+def _rows_in_dram(config: CoreConfig, load: Load) -> _Rows | None:
+    """Rows of a load, or columns of a single row, in granules; None where it is not cut."""
     units, part = divmod(bytes_each(config, load), config.granule_bytes)
     if part:
-        return []  # smaller than what addresses count
-    end = load.offset + ((load.rows - 1) * load.stride + load.columns) * units
-    if _maximum(stored_by[load.offset : end]) < position - RECENT:
-        return []  # nothing between its first and its last place was stored shortly before
+        return None  # smaller than what addresses count
     if load.rows > 1:
-        first = load.offset + np.arange(load.rows)[:, None] * (load.stride * units)
-        places, entries = first + np.arange(load.columns * units), load.pad_left + load.columns + load.pad_right
-    elif load.pad_top or load.pad_bottom:
-        return []
-    else:
-        places, entries = load.offset + np.arange(load.columns * units).reshape(load.columns, units), 1
-    needs = stored_by[places].max(axis=1)
-    if needs.max() < position - RECENT:
-        return []
-    return _changes(needs, entries)
+        entries = load.pad_left + load.columns + load.pad_right
+        return load.offset, load.rows, load.stride * units, load.columns * units, entries
+    if load.pad_top or load.pad_bottom:
+        return None
+    return load.offset, load.rows * load.columns, units, units, 1
 
 
-def _cuts_of_weights(config: CoreConfig, load: Load, touched_by: npt.NDArray[np.int32]) -> list[int]:
-    """Columns of a load of weights, which nothing writes in DRAM, before which it is cut."""
+def _weights(config: CoreConfig, load: Load) -> _Rows | None:
+    """Columns of a load of weights, which nothing writes in DRAM, in entries; None where it is not cut."""
+    if load.scratchpad is not Scratchpad.WGT:
+        return None
     if load.rows > 1 or load.pad_top or load.pad_bottom or load.pad_left or load.pad_right:
-        return []
+        return None
     each = entries_each(config, load)
-    touched = touched_by[load.index : load.index + load.columns * each]
-    return _changes(_maximum(touched.reshape(-1, each), axis=1), each)
+    return load.index, load.rows * load.columns, each, each, each
 
 
-def _changes(needs: npt.NDArray[np.int32], entries: int) -> list[int]:
+def _needs(
+    config: CoreConfig, touched: Touched, candidates: Sequence[_Candidate]
+) -> Iterator[tuple[_Candidate, Ints]]:  # fmt: skip
+    """The candidates whose rows do not all need the same, and what number of an instruction, from 1, each row needs.
+    Of DRAM that is the last store, which has to be a recent one; of weights the last that had to do with their place.
+    """
+    own = np.flatnonzero(touched.of(Memory.WGT) | (touched.of(Memory.DRAM) & touched.writes))
+    used, sets = np.unique(touched.sets[own], return_inverse=True)
+    known = [touched.known[each] for each in used.tolist()]
+    granules = max([each.stop for each in candidates if not each.weights] +
+                   [Access(*each).stop for each in known if each[0] is Memory.DRAM], default=0)  # fmt: skip
+    runs = [runs_of(extents, strides) for *_, extents, strides in known]
+    begins = np.cumsum([0, *(len(first) for first, _ in runs)])
+    shifts = np.repeat(
+        np.array([start + (granules if memory is Memory.WGT else 0) for memory, start, *_ in known], np.int64),
+        np.diff(begins),
+    )
+    none = np.zeros(0, np.int64)
+    first, stop = (np.concatenate([none, *each]) + shifts for each in zip((none, none), *runs, strict=True))
+    units = max([granules + config.wgt_depth, *(granules + each.stop for each in candidates if each.weights)])
+    columns = np.array(
+        [(each.position, 0 if each.weights else each.position + 1 - RECENT, each.start + granules * each.weights,
+          each.count, each.apart, each.length) for each in candidates], np.int64,
+    ).reshape(-1, 6).T.copy()  # fmt: skip
+    places, needs = np.empty(len(candidates), np.int64), np.empty(int(columns[3].sum()), np.int64)
+    end = np.iinfo(np.int64).max
+    _scan_needs(
+        *columns, len(candidates), np.append(touched.positions[own], end), len(own), sets.reshape(-1), begins, first,
+        stop, np.zeros(max(units, int(stop.max(initial=0))), np.int64), places, needs,
+    )  # fmt: skip
+    for number in np.flatnonzero(places >= 0).tolist():
+        yield candidates[number], needs[places[number] : places[number] + candidates[number].count]
+
+
+@scan
+def _scan_needs(
+    loads: Ints, recent: Ints, starts: Ints, counts: Ints, aparts: Ints, lengths: Ints, candidates: int,
+    positions: Ints, accesses: int, sets: Ints, begins: Ints, first: Ints, stop: Ints, last: Ints, places: Ints,
+    needs: Ints,
+) -> None:  # fmt: skip
+    """``last``: of each unit the number of the instruction that stored it, or had to do with it. ``places``: of each
+    candidate where in ``needs`` its rows are, or -1. A candidate is judged before what its own instruction touches."""
+    load = 0
+    found = 0
+    for access in range(accesses + 1):
+        while load < candidates and loads[load] <= positions[access]:
+            differs = 0
+            most = 0
+            for row in range(counts[load]):
+                value = 0
+                begin = starts[load] + row * aparts[load]
+                for unit in range(begin, begin + lengths[load]):
+                    value = max(value, last[unit])
+                needs[found + row] = value
+                if value != needs[found]:
+                    differs = 1
+                most = max(most, value)
+            places[load] = -1
+            if differs and most >= recent[load]:
+                places[load] = found
+                found += counts[load]
+            load += 1
+        if access < accesses:
+            for run in range(begins[sets[access]], begins[sets[access] + 1]):
+                for unit in range(first[run], stop[run]):
+                    last[unit] = positions[access] + 1
+
+
+def _changes(needs: Ints, entries: int) -> list[int]:
     """Where rows, or columns, need another instruction than those before. ``entries``: in each."""
     least = max(SMALLEST_PART_ENTRIES // entries, -(-len(needs) // MOST_PARTS_OF_LOAD), 1)
     cuts: list[int] = []

@@ -20,7 +20,7 @@ from .....hw.config import CoreConfig
 from .....hw.isa import Engine, Gemm, Loop
 from .....hw.memories import Memory
 from ...llvm.scan import scan
-from .accesses import Ints, runs_of
+from .accesses import Ints, Stream, Touched, runs_of, stream_of
 from .stream import RECENT, Access, Issue
 
 SMALLEST_PART_MICRO_OPS = 32
@@ -115,16 +115,13 @@ class _Groups:
         return self.number, self.first, self.count, self.apart, self.shape
 
 
-def split_products(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
+def split_products(config: CoreConfig, issues: Sequence[Issue]) -> Stream:
     """The stream with such products cut; it means the same."""
-    products = {place: product for place, product in products_of(issues) if _long_enough(product)}
+    stream = stream_of(issues)
+    products = {place: product for place, product in products_of(stream) if _long_enough(product)}
     if not products:
-        return list(issues)
-    cut = _cut(config, issues, products)
-    stream: list[Issue] = []
-    for position, issue in enumerate(issues):
-        stream += products[position].parts(issue) if position in cut else [issue]
-    return stream
+        return stream
+    return stream.cut({place: products[place].parts(stream[place]) for place in _cut(config, stream.touched, products)})
 
 
 def products_of(issues: Sequence[Issue]) -> Iterator[tuple[int, Product]]:
@@ -135,10 +132,34 @@ def products_of(issues: Sequence[Issue]) -> Iterator[tuple[int, Product]]:
             case Loop(engine=Engine.GEMM) as loop:
                 held[loop.level] = loop.extent, loop.dst_stride, loop.a_stride, loop.b_stride
             case Gemm(depthwise=0) as gemm if gemm.levels:
-                levels = tuple(held[level] for level in range(gemm.levels))
-                groups, stride, *_ = levels[-1]
-                if stride and groups > 1:
-                    yield position, Product(gemm, levels)
+                product = _product(gemm, [held[level] for level in range(gemm.levels)])
+                if product is not None:
+                    yield position, product
+
+
+def product_at(issues: Sequence[Issue], position: int) -> Product | None:
+    """The product at a position; None where it is not one of several output groups."""
+    match issues[position].instruction:
+        case Gemm(depthwise=0) as gemm if gemm.levels:
+            return _product(gemm, levels_at(issues, position, Engine.GEMM, gemm.levels))
+    return None
+
+
+def levels_at(issues: Sequence[Issue], position: int, engine: Engine, count: int) -> list[Level]:
+    """What so many loops of an engine are at a position, innermost first: looked for from there back."""
+    held: dict[int, Level] = {}
+    for place in reversed(range(position)):
+        if len(held) == count:
+            break
+        match issues[place].instruction:
+            case Loop(engine=own) as loop if own is engine and loop.level < count:
+                held.setdefault(loop.level, (loop.extent, loop.dst_stride, loop.a_stride, loop.b_stride))
+    return [held[level] for level in range(count)]
+
+
+def _product(gemm: Gemm, levels: Sequence[Level]) -> Product | None:
+    groups, stride, *_ = levels[-1]
+    return Product(gemm, tuple(levels)) if stride and groups > 1 else None
 
 
 def _long_enough(product: Product) -> bool:
@@ -153,11 +174,11 @@ def access_of(memory: Memory, start: int, levels: Sequence[Level], operand: int)
     return Access(memory, start, tuple(extent for extent, _ in moving), tuple(stride for _, stride in moving))
 
 
-def _cut(config: CoreConfig, issues: Sequence[Issue], products: Mapping[int, Product]) -> set[int]:
-    """The positions of the products that are to be cut."""
+def _cut(config: CoreConfig, touched: Touched, products: Mapping[int, Product]) -> list[int]:
+    """The positions of the products that are to be cut, in their order."""
     shapes: defaultdict[_Shape, int] = defaultdict(count().__next__)
     of_group = [shapes[each.group] for each in products.values()]
-    touching = _touching(issues, shapes)
+    touching = _touching(touched, shapes)
     numbers = {place: number for number, place in enumerate(products)}
     first, counts, apart = np.array([each.groups for each in products.values()], np.int64).T.copy()
     groups = _Groups(
@@ -169,29 +190,22 @@ def _cut(config: CoreConfig, issues: Sequence[Issue], products: Mapping[int, Pro
         reader = np.full(config.acc_depth, -1, np.int64)
         _scan(backwards, *touching.columns, *groups.columns, len(touching.positions), reader, found)
     starting = np.array([each.gemm.zero for each in products.values()], np.int64)
-    return set(np.fromiter(products, np.int64)[taken | given_back & starting > 0].tolist())
+    chosen: list[int] = np.fromiter(products, np.int64)[taken | given_back & starting > 0].tolist()
+    return chosen
 
 
-def _touching(issues: Sequence[Issue], shapes: defaultdict[_Shape, int]) -> _Touching:
-    positions, by_vector, firsts, writes, of_shape, starts = ([] for _ in range(6))  # type: ignore[var-annotated]
-    for position, issue in enumerate(issues):
-        before = len(starts)
-        for written, several in enumerate(issue.accesses):
-            for access in several:
-                if access.memory is Memory.ACC:
-                    writes.append(written)
-                    of_shape.append(shapes[access.extents, access.strides])
-                    starts.append(access.start)
-        if len(starts) > before:
-            positions.append(position)
-            by_vector.append(issue.instruction.engine is Engine.VECTOR)
-            firsts.append(before)
-    firsts.append(len(starts))
-    columns = [np.array(each, np.int64) for each in (positions, by_vector, firsts, writes, of_shape, starts)]
+def _touching(found: Touched, shapes: defaultdict[_Shape, int]) -> _Touching:
+    known = [(shapes[extents, strides], start) if memory is Memory.ACC else (-1, 0)
+             for memory, start, extents, strides in found.known]  # fmt: skip
+    of_shape, starts = np.array(known, np.int64).reshape(-1, 2)[found.sets].T
+    own = np.flatnonzero(of_shape >= 0)
+    positions, firsts = np.unique(found.positions[own], return_index=True)
     runs = [runs_of(extents, strides) for extents, strides in shapes]
-    columns.append(np.cumsum([0, *(len(first) for first, _ in runs)]))
-    columns += [np.concatenate(each) for each in zip(*runs, strict=True)]
-    return _Touching(*columns)
+    return _Touching(
+        positions, (found.engines[positions] == Engine.VECTOR).astype(np.int64),
+        np.append(firsts, len(own)).astype(np.int64), found.writes[own].astype(np.int64), of_shape[own], starts[own],
+        np.cumsum([0, *(len(first) for first, _ in runs)]), *(np.concatenate(each) for each in zip(*runs, strict=True)),
+    )  # fmt: skip
 
 
 @scan

@@ -13,48 +13,36 @@ from itertools import pairwise
 import numpy as np
 
 from .....hw.config import CoreConfig
-from .....hw.isa import Engine, Gemm, Instruction, Loop, Store, Vector
+from .....hw.isa import Engine, Gemm, Loop, Store, Vector
 from .....hw.memories import Memory
-from .accesses import Ints
-from .split_products import Level, access_of
-from .stream import Access, Issue, dram_access
+from .accesses import Ints, Stream, stream_of
+from .split_products import Level, access_of, levels_at
+from .stream import Access, Issue, dram_access, last_of
 
 SMALLEST_PART_RESULTS = 4
 """Entries of a part but the last."""
 
 
-def split_results(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
+def split_results(config: CoreConfig, issues: Sequence[Issue]) -> Stream:
     """The stream with them cut; it means the same."""
-    stream = list(issues)
-    narrow, store = _last(issues, Vector), _last(issues, Store)
-    if not _last(issues, Gemm) < narrow < store:
+    stream = stream_of(issues)
+    narrow, store = last_of(issues, Vector), last_of(issues, Store)
+    if not last_of(issues, Gemm) < narrow < store:
         return stream
     vector, stored = issues[narrow].instruction, issues[store].instruction
     assert isinstance(vector, Vector)
     assert isinstance(stored, Store)
-    levels = _levels(issues[:narrow])[: vector.levels]
+    levels = levels_at(issues, narrow, Engine.VECTOR, vector.levels)
     each = _entries_of_iterations(vector, levels, stored)
-    cuts = [cut for cut in _cuts(config, issues[:narrow], vector, levels) if _storable(config, stored, cut * each)]
-    if not each or not cuts:
+    if not each:
         return stream
-    stream[store : store + 1] = _stores(config, issues[store], stored, [cut * each for cut in cuts])
-    stream[narrow : narrow + 1] = _vectors(issues[narrow], vector, levels, cuts)
-    return stream
-
-
-def _last(issues: Sequence[Issue], kind: type[Instruction]) -> int:
-    """The place of the last such instruction; -1 where there is none."""
-    return next((place for place in reversed(range(len(issues))) if isinstance(issues[place].instruction, kind)), -1)
-
-
-def _levels(issues: Sequence[Issue]) -> list[Level]:
-    """The vector engine's loops behind these instructions, innermost first."""
-    held: dict[int, Level] = {}
-    for issue in issues:
-        match issue.instruction:
-            case Loop(engine=Engine.VECTOR) as loop:
-                held[loop.level] = loop.extent, loop.dst_stride, loop.a_stride, loop.b_stride
-    return [held[level] for level in sorted(held)]
+    cuts = [cut for cut in _cuts(config, issues, narrow, vector, levels) if _storable(config, stored, cut * each)]
+    if not cuts:
+        return stream
+    return stream.cut({
+        narrow: _vectors(issues[narrow], vector, levels, cuts),
+        store: _stores(config, issues[store], stored, [cut * each for cut in cuts]),
+    })  # fmt: skip
 
 
 def _entries_of_iterations(vector: Vector, levels: Sequence[Level], stored: Store) -> int:
@@ -68,26 +56,38 @@ def _entries_of_iterations(vector: Vector, levels: Sequence[Level], stored: Stor
     return apart if whole and inner <= apart else 0
 
 
-def _cuts(config: CoreConfig, before: Sequence[Issue], vector: Vector, levels: Sequence[Level]) -> list[int]:
+def _cuts(
+    config: CoreConfig, issues: Sequence[Issue], narrow: int, vector: Vector, levels: Sequence[Level]
+) -> list[int]:  # fmt: skip
     """Iterations of the outermost loop whose sums are done later than those before them."""
-    if not levels:
-        return []
-    done = np.full(config.acc_depth, -1, np.int64)
-    for place, issue in enumerate(before):
-        for access in issue.accesses[1]:
-            if access.memory is Memory.ACC:
-                done[access.selector()] = place
     count, _, apart, _ = levels[-1]
     inner: Ints = np.zeros(1, np.int64)
     for extent, _, stride, _ in levels[:-1]:
         inner = (np.arange(extent)[:, None] * stride + inner).ravel()
-    needs = done[vector.a + np.arange(count)[:, None] * apart + inner].max(axis=1)
+    entries = vector.a + np.arange(count)[:, None] * apart + inner
+    needs = _written(config, issues, narrow, entries)[entries].max(axis=1)
     least = -(-SMALLEST_PART_RESULTS // inner.size)
     cuts: list[int] = []
     for place in (np.flatnonzero(np.diff(needs)) + 1).tolist():
         if place - (cuts[-1] if cuts else 0) >= least:
             cuts.append(place)
     return cuts if (np.diff(needs) >= 0).all() else []
+
+
+def _written(config: CoreConfig, issues: Sequence[Issue], position: int, entries: Ints) -> Ints:
+    """The last place before a position at which each of these accumulators is written, -1 where there is none; one
+    number for each that the core has."""
+    done = np.full(config.acc_depth, -1, np.int64)
+    wanted = np.zeros(config.acc_depth, np.bool_)
+    wanted[entries] = True
+    while wanted.any() and position:
+        position -= 1
+        for access in issues[position].accesses[1]:
+            if access.memory is Memory.ACC:
+                units = access.selector()
+                done[units] = np.where(wanted[units], position, done[units])
+                wanted[units] = False
+    return done
 
 
 def _storable(config: CoreConfig, stored: Store, entries: int) -> bool:

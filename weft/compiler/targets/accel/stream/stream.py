@@ -5,6 +5,7 @@ Each knows what it touches, so that :mod:`.tokens` can let the engines run at th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -121,3 +122,8 @@ class Issue:
     def finished(self) -> Instruction:
         """The instruction with its waits and sends."""
         return self.instruction.with_tokens(self.waits, self.sends)
+
+
+def last_of(issues: Sequence[Issue], kind: type[Instruction]) -> int:
+    """The place of the last such instruction; -1 where there is none."""
+    return next((place for place in reversed(range(len(issues))) if isinstance(issues[place].instruction, kind)), -1)

@@ -30,29 +30,34 @@ def insert_tokens(
     ``conflicts``: the stream's, where they are known. ``in_turn``: each instruction waits for the one before it, so
     that no two engines ever work at the same time.
     """
-    edges = _edges_in_turn(issues) if in_turn else _find_edges(issues, conflicts or conflicts_of(issues))
-    _set_tokens(config, issues, edges)
+    if in_turn:
+        engines = engines_of(issues)
+        edges = _edges_in_turn(engines)
+    else:
+        conflicts = conflicts or conflicts_of(issues)
+        engines = conflicts.engines
+        edges = _find_edges(conflicts)
+    _set_tokens(config, issues, engines, edges)
     return list(issues)
 
 
-def _edges_in_turn(issues: Sequence[Issue]) -> Pairs:
+def _edges_in_turn(engines: Ints) -> Pairs:
     """From each instruction to the next, where that is another engine's; an engine keeps its own in order."""
-    engines = engines_of(issues)
     earlier = np.flatnonzero(engines[:-1] != engines[1:])
     return earlier, earlier + 1
 
 
-def _find_edges(issues: Sequence[Issue], conflicts: Conflicts) -> Pairs:
+def _find_edges(conflicts: Conflicts) -> Pairs:
     """The earlier and the later positions in the stream: a token goes from the one to the other."""
-    engines = engines_of(issues)
-    numbers = np.zeros(len(issues), np.int64)  # of an engine's instructions, from 1
+    engines = conflicts.engines
+    numbers = np.zeros(len(engines), np.int64)  # of an engine's instructions, from 1
     position_of, firsts = np.argsort(engines, kind="stable"), np.searchsorted(np.sort(engines), np.arange(ENGINES))
-    numbers[position_of] = np.arange(1, len(issues) + 1) - firsts[engines[position_of]]
+    numbers[position_of] = np.arange(1, len(engines) + 1) - firsts[engines[position_of]]
     # The latest instruction of each other engine that has to be finished first.
     earlier, later = conflicts.pairs
-    latest = np.zeros((len(issues), ENGINES), np.int64)
+    latest = np.zeros((len(engines), ENGINES), np.int64)
     np.maximum.at(latest.ravel(), later * ENGINES + engines[earlier], numbers[earlier])
-    latest[np.arange(len(issues)), engines] = 0
+    latest[np.arange(len(engines)), engines] = 0
     asking, needs = _news(engines, latest)
     room = len(asking) + 1
     earlier, later = (np.empty(ENGINES * room, np.int64) for _ in range(2))
@@ -123,7 +128,7 @@ def _news(engines: Ints, latest: Ints) -> Pairs:
     return asking, needs[asking]
 
 
-def _set_tokens(config: CoreConfig, issues: Sequence[Issue], edges: Pairs) -> None:
+def _set_tokens(config: CoreConfig, issues: Sequence[Issue], engines: Ints, edges: Pairs) -> None:
     """Tokens for the edges, or for fewer that imply them.
 
     Where a pair would hold one token too many, two in a row become one, from the later sender to the earlier taker. No
@@ -136,7 +141,7 @@ def _set_tokens(config: CoreConfig, issues: Sequence[Issue], edges: Pairs) -> No
     waits, sends = (np.zeros(len(issues), np.int64) for _ in range(2))
     senders, takers = (np.empty(ENGINES**2 * (config.token_depth + 1), np.int64) for _ in range(2))
     _scan_tokens(
-        positions, len(positions), engines_of(issues), earlier, later, len(earlier), config.token_depth,
+        positions, len(positions), engines, earlier, later, len(earlier), config.token_depth,
         np.zeros(ENGINES**2, np.int64), senders, takers, waits, sends,
     )  # fmt: skip
     for position, wait, send in zip(positions.tolist(), waits[positions].tolist(), sends[positions].tolist(),

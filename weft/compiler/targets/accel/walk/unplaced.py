@@ -140,10 +140,12 @@ class Unplaced:
         known = {engine: dict(levels) for engine, levels in held.items()}
         first_of = np.array([0, *places], np.int64)
         addresses = (first_of[self.owners] + self.offsets).tolist()
-        forms = [(dict(form.fields), form) for form in self.forms]
+        forms = [(dict(form.fields), form, [(*each, dict[int, Access]()) for each in form.sets],
+                  [place for place in range(form.reads) if place not in form.writes])
+                 for form in self.forms]  # fmt: skip
         at = 0
         for number, tile in zip(self.form_of.tolist(), self.tile_of.tolist(), strict=True):
-            common, form = forms[number]
+            common, form, sets, only_read = forms[number]
             if form.kind is Loop:
                 engine, level, wanted = _register(common)
                 held[engine][level] = wanted
@@ -158,11 +160,17 @@ class Unplaced:
             if "table" in form.addressed:
                 own["table"] = own["table"] // TABLE_ENTRIES + 1
             accesses = []
-            for memory, extents, strides in form.sets:
-                accesses.append(Access(memory, addresses[at], extents, strides))
+            for memory, extents, strides, made in sets:
+                address = addresses[at]
                 at += 1
+                access = made.get(address)
+                if access is None:
+                    made[address] = access = Access(memory, address, extents, strides)
+                accesses.append(access)
+            writes = tuple([accesses[each] for each in form.writes])
             yield Issue(
-                instruction, tuple(accesses[: form.reads]), tuple([accesses[each] for each in form.writes]), layer, tile
+                instruction, tuple(accesses[: form.reads]), writes, layer, tile,
+                _accesses=(tuple([accesses[each] for each in only_read]), writes),
             )  # fmt: skip
 
 
