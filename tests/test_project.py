@@ -468,7 +468,7 @@ BY_WHAT_CODE_SAYS = {
     "weft.boards.zipapp.zipapp",
     "weft.compiler.operators.random_graphs._samples",
     "weft.compiler.operators.small_types._format",
-    "weft.compiler.targets.sources.sources_digest",
+    "weft.compiler.targets.sources._digest_of",
     "weft.compiler.tensor.legality._names",
     "weft.explore.measure._shared",
     "weft.hw.instruction_checksum._byte_checks",

@@ -19,7 +19,7 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def digest() -> str:
-    sources.sources_digest.cache_clear()
+    sources._digest_of.cache_clear()
     return sources.sources_digest()
 
 
@@ -40,4 +40,11 @@ def test_a_file_that_moves_gives_another_key(compiler: Path, to: str) -> None:
     before = digest()
     (compiler / "targets" / "memory_plan.py").rename(compiler / "targets" / to)
     assert digest() != before
-    sources.sources_digest.cache_clear()
+    sources._digest_of.cache_clear()
+
+
+def test_the_compiler_is_read_once_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources._digest_of.cache_clear()
+    first = sources.sources_digest()
+    monkeypatch.setattr(sources.os, "walk", lambda _: pytest.fail("the sources are read again"))
+    assert sources.sources_digest(sources.COMPILER) == first == sources.sources_digest()

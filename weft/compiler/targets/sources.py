@@ -14,11 +14,14 @@ COMPILER = Path(__file__).parents[1]
 SUFFIXES = (".py", ".cpp", ".h")
 
 
-@cache
 def sources_digest(folder: Path | None = None) -> str:
     """Stands for the compiler itself: a digest of all its sources, since any of them may shape code. Or for another
     part of weft that results follow from."""
-    folder = folder or COMPILER
+    return _digest_of(folder or COMPILER)
+
+
+@cache
+def _digest_of(folder: Path) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for path in sorted(
         os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names if name.endswith(SUFFIXES)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
 
 from .....cache import cache_key, kept, look_up
+from .....content import content_digest
 from ...llvm.optimise import optimised
 from ...sources import sources_digest
 from ..processor import Processor
@@ -18,7 +20,14 @@ from .half_functions import HALF_FUNCTIONS
 def code_key(target: Processor, *program: Any) -> str:
     """The key of machine code: a program, and all else that its code depends on, the processor, LLVM, and the compiler
     itself."""
-    return f"{cache_key(target, llvm.llvm_version_info, llvmlite.__version__, sources_digest(), program)}.o"
+    shaped_by = _digest_of(target, llvm.llvm_version_info, llvmlite.__version__, sources_digest())
+    return f"{cache_key(shaped_by, program)}.o"
+
+
+@lru_cache(maxsize=16)
+def _digest_of(target: Processor, *others: Any) -> str:
+    """What `content_digest` says of a processor, which takes as long as all of a kernel, and of others."""
+    return content_digest(target, *others)
 
 
 def machine(target: Processor) -> llvm.TargetMachine:
