@@ -148,7 +148,7 @@ def test_a_page_has_the_cores_of_a_system(pair: Path, tmp_path: Path) -> None:
 def test_what_is_wrong_is_named(pair: Path, tmp_path: Path) -> None:
     result = weft("run", MODEL, "-c", "tiny", "--system", pair, "--trace", "t.json", folder=tmp_path)
     assert result.returncode == 1
-    assert "--record, --trace and --waves are of one core" in result.stderr
+    assert "--record and --trace are of one core" in result.stderr
     result = weft("run", MODEL, "-c", "pynq", "--system", pair, folder=tmp_path)
     assert "core 0 is a 'tiny'" in result.stderr
     pair.write_text('{"cores": ["tiny", 5]}')

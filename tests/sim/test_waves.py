@@ -32,13 +32,14 @@ PROGRAM = [
 PLACE, WINDOW = 8192, 1 << 14
 
 
-def changes(path: Path, name: str) -> list[tuple[int, int]]:
-    """Times (ns) and values of a signal of the core in a VCD file."""
+def changes(path: Path, name: str, inside: str = "") -> list[tuple[int, int]]:
+    """Times (ns) and values of a signal of the core in a VCD file, or of what stands in this instance."""
     text = path.read_text()
     head, _, body = text.partition("$enddefinitions $end")
     scale = re.search(r"\$timescale\s+(\w+)\s+\$end", head)
     assert scale is not None
     picoseconds = {"1ps": 1, "1ns": 1000}[scale[1]]
+    head = head[head.index(f"$scope module {inside} $end") :] if inside else head
     code = re.search(rf"\$var \w+ +\d+ (\S+) {name}(?: \[\d+:0\])? \$end", head)
     assert code is not None, name
     found, now = [], 0
@@ -52,10 +53,10 @@ def changes(path: Path, name: str) -> list[tuple[int, int]]:
     return found
 
 
-def high_in(path: Path, name: str) -> list[int]:
+def high_in(path: Path, name: str, inside: str = "") -> list[int]:
     """Cycles in the middle of which a signal of one bit is high."""
     result, since = [], None
-    for now, value in [*changes(path, name), (-1, 0)]:
+    for now, value in [*changes(path, name, inside), (-1, 0)]:
         if value and since is None:
             since = now
         elif not value and since is not None:

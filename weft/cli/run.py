@@ -190,12 +190,12 @@ def run(
             kernels=kernels, signature=signature,
         )  # fmt: skip
         if system is not None:
-            if record is not None or trace is not None or request is not None:
-                raise DeviceError("--record, --trace and --waves are of one core", hint="run without --system")
+            if record is not None or trace is not None:
+                raise DeviceError("--record and --trace are of one core", hint="run without --system")
             from .run_system import run_on_system
 
             dram = _memory(compiled, latency, bandwidth, memory)
-            run_on_system(compiled, system, device, dram, inputs, seed, output, status, as_json=as_json)
+            run_on_system(compiled, system, device, dram, inputs, seed, output, request, status, as_json=as_json)
             return
         if inputs is None and isinstance(compiled, OpenModel) and not compiled.decided_by:
             compiled = compiled.at(least_sizes(compiled))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from ..runtime.split_module import SplitModule
 from ..runtime.system_module import SystemModule
 from ..sim.dram import DramModel
 from .output import out, print_json, table
+from .waves import finished_waves, write_waves
+
+if TYPE_CHECKING:  # imported where one is asked for: it knows the hardware
+    from ..sim.waves import WaveRequest
 
 Module = SystemModule | PipelineModule | SplitModule
 
@@ -28,12 +32,13 @@ COLUMNS = ("core", "port", "items", "cycles", "alone", "waited", "MB read", "MB 
 
 def run_on_system(
     compiled: CompiledModel | OpenModel, system: Path, device: str | None, dram: DramModel | None,
-    inputs: Path | None, seed: int, output: Path | None, status: Updates, *, as_json: bool,
+    inputs: Path | None, seed: int, output: Path | None, waves: WaveRequest | None, status: Updates, *,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run an item on each core, or of a model in stages as many items as cores through all of them, or of one that is
     split an item on all, and print results, cycles and who waited for the bus.
 
-    Random items differ from core to core; those of a file are the same on all.
+    Random items differ from core to core; those of a file are the same on all. ``waves``: a waveform of the run.
     """
     if isinstance(compiled, OpenModel):
         raise DeviceError(compiled.openness, hint=compiled.way_out("by --shape NAME=1x3x224x224"))
@@ -46,7 +51,12 @@ def run_on_system(
     split = isinstance(module, SplitModule)
     items = [read_inputs(compiled.inputs, inputs, seed + core, indices) for core in (cores[:1] if split else cores)]
     status.update("running")
-    results = module.run(items)
+    if waves is not None:
+        write_waves(module.device, waves)
+    try:
+        results = module.run(items)
+    finally:  # what failed is what one wants to look at
+        looked = finished_waves(module.device)
     if output is not None:
         write_arrays(
             output, {f"{name}_{number}": value for number, each in enumerate(results) for name, value in each.items()}
@@ -65,8 +75,8 @@ def run_on_system(
             text = np.array2string(value, threshold=24, precision=5)
             shape = f"{dtype_name(value.dtype)}{list(value.shape)}"
             out.print(f"{kind} {number}, {name}: {shape}\n{text}", highlight=False, markup=False)
-    if output is not None:
-        out.print(f"wrote {output}", markup=False)
+    for line in ([f"wrote {output}"] if output is not None else []) + ([looked] if looked else []):
+        out.print(line, markup=False, soft_wrap=True)
 
 
 def _speed(module: Module, items: int) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from ..runtime.device import Device, RtlDevice
 from ..runtime.errors import DeviceError
+from ..runtime.system_device import SimulatedSystem, SystemDevice
 from .output import output_file
 
 if TYPE_CHECKING:  # imported where one is asked for: it knows the hardware
@@ -35,16 +36,16 @@ def wave_request(path: Path | None, first: int, stop: int | None, device: str | 
     return WaveRequest(path, first, stop)
 
 
-def write_waves(device: Device, request: WaveRequest) -> None:
+def write_waves(device: Device | SystemDevice, request: WaveRequest) -> None:
     """Let a device that was just opened write the waveform."""
-    if not isinstance(device, RtlDevice):
-        raise DeviceError(f"device {device.name!r} has no waveform", hint=f"--device {RtlDevice.name}")
+    if not isinstance(device, (RtlDevice, SimulatedSystem)):
+        raise DeviceError("this device has no waveform", hint=f"--device {RtlDevice.name}")
     device.write_waves(request)
 
 
 def finished_waves(device: object) -> str:
     """End a device's waveform; how to look at it, and nothing for a device without one."""
-    if not isinstance(device, RtlDevice) or device.waves is None:
+    if not isinstance(device, (RtlDevice, SimulatedSystem)) or device.waves is None:
         return ""
     try:
         path, view = device.finish_waves()

@@ -321,12 +321,12 @@ class RtlDevice(LocalDevice):
         :class:`DeviceError` if none was asked for, or nothing ran.
         """
         with IMPORTS:
-            from ..sim.waves import explain
+            from ..sim.waves import CoreInWaves, explain
 
         if self.waves is None or not self._programs:
             raise DeviceError("there is no waveform", hint="ask for one before the window, and run a program")
         self._end_waves()
-        view = None if self.waves.counts else explain(self.waves, self.config, self._programs)
+        view = None if self.waves.counts else explain(self.waves, [CoreInWaves(self.config, self._programs)])
         return self.waves.path, view
 
     def _running(self) -> RtlSimulator:

@@ -6,6 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ..sim.system_fsim import FunctionalSystem
     from ..sim.system_rtl import RtlSystem
     from ..sim.timing_ports import TimedProgram
+    from ..sim.waves import WaveRequest
 
 SYSTEM_DEVICES = ("fsim", "rtl")
 """What simulates a system: the functional simulator with the timing model, or the system's Verilog in Verilator."""
@@ -153,30 +155,81 @@ class SimulatedSystem(SystemDevice):
         dram: DramModel | None = None, progress: Progress | None = None, windows: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(config, kind, window_bytes, shared=shared, dram=dram, windows=windows)
-        self._simulator = self._make(self._memory_bytes, progress)
+        self._progress = progress
+        self.waves: WaveRequest | None = None
+        """The waveform that was asked for and is not finished."""
+        self._shown: list[list[Bytes]] = []
+        """Of each core, the programs that ran in the waveform."""
+        self._memory: Bytes = np.zeros(self._memory_bytes, np.uint8)
+        """The simulator's, once there is one."""
+        self._simulator: FunctionalSystem | RtlSystem | None = None
 
-    def _make(self, memory_bytes: int, progress: Progress | None) -> FunctionalSystem | RtlSystem:
+    def _running(self) -> FunctionalSystem | RtlSystem:
+        """The simulator, which is made by the first run: until then it may be asked for a waveform."""
+        if self._simulator is None:
+            simulator = self._make()
+            simulator.dram[:] = self._memory
+            self._simulator, self._memory = simulator, simulator.dram
+        return self._simulator
+
+    def _make(self) -> FunctionalSystem | RtlSystem:
         if self.kind == "rtl":
             with IMPORTS:
                 from ..sim.system_rtl import RtlSystem
 
-            return RtlSystem(self.config, memory_bytes, dram=self.dram, progress=progress)
+            return RtlSystem(self.config, self._memory_bytes, dram=self.dram, progress=self._progress,
+                             waves=self.waves)  # fmt: skip
         with IMPORTS:
             from ..sim.system_fsim import FunctionalSystem
 
-        return FunctionalSystem(self.config, memory_bytes, check_races=False)
+        return FunctionalSystem(self.config, self._memory_bytes, check_races=False)
 
     def write(self, offset: int, raw: Bytes) -> None:
-        self._simulator.dram[offset : offset + raw.size] = raw
+        self._memory[offset : offset + raw.size] = raw
 
     def read(self, offset: int, size: int) -> Bytes:
-        return self._simulator.dram[offset : offset + size].copy()
+        return self._memory[offset : offset + size].copy()
 
     def close(self) -> None:
-        pass  # the memory goes with this object
+        self._end_waves()  # the memory goes with this object
+
+    def write_waves(self, request: WaveRequest) -> None:
+        """Write a waveform of what will run from now on; :meth:`finish_waves` ends it. :class:`DeviceError` for a
+        device that has none."""
+        if self.kind != "rtl":
+            raise DeviceError(f"device {self.kind!r} has no waveform", hint="load the model with device='rtl'")
+        self._end_waves()
+        self._memory, self._simulator = self._memory.copy(), None
+        self.waves, self._shown = request, [[] for _ in self.config.cores]
+
+    def finish_waves(self) -> tuple[Path, Path | None]:
+        """End the waveform; its path, and that of GTKWave's view of it, if it is one to look at. :class:`DeviceError`
+        if none was asked for, or nothing ran."""
+        with IMPORTS:
+            from ..sim.waves import core_of_system, explain
+
+        request = self.waves
+        if request is None or not any(self._shown):
+            raise DeviceError("there is no waveform", hint="ask for one by write_waves, and run a program")
+        self._end_waves()
+        shown = enumerate(zip(self.config.cores, self._shown, strict=True))
+        cores = [core_of_system(number, core, programs) for number, (core, programs) in shown]
+        return request.path, None if request.counts else explain(request, cores)
+
+    def _end_waves(self) -> None:
+        if self.waves is not None and self._simulator is not None:
+            cast("RtlSystem", self._simulator).close_waves()
+        self.waves = None
+
+    def _show(self, programs: Sequence[Sequence[CoreProgram | None]]) -> None:
+        """These programs of each core will run."""
+        if self.waves is not None:
+            for core, own in enumerate(programs):
+                self._shown[core] += [self._timed_program(core, each).code for each in own if each is not None]
 
     def run(self, programs: Sequence[CoreProgram | None]) -> SystemResult:
-        done = self._simulator.run(programs, shared=self.shared)
+        self._show([[each] for each in programs])
+        done = self._running().run(programs, shared=self.shared)
         return self._timed(done, programs) if self.kind == "fsim" and not done.faults else done
 
     def _timed(self, done: SystemResult, programs: Sequence[CoreProgram | None]) -> SystemResult:
@@ -199,20 +252,21 @@ class SimulatedSystem(SystemDevice):
 
         first = program.window_start + program.offset
         size = program.count * self.config.cores[core].instruction_bytes
-        code = self._simulator.dram[first : first + size].copy()
+        code = self._memory[first : first + size].copy()
         return TimedProgram(code=code, offset=program.offset, window_start=program.window_start)
 
     def relay(
         self, plan: RelayPlan, programs: Sequence[Sequence[CoreProgram]], runs: int, host: Host | None = None
     ) -> RelayResult:
         if self.kind == "rtl":
-            return cast("RtlSystem", self._simulator).relay(plan, programs, runs, host=host, shared=self.shared)
+            self._show(programs)
+            return cast("RtlSystem", self._running()).relay(plan, programs, runs, host=host, shared=self.shared)
         with IMPORTS:
             from ..sim.relay_fsim import run_relay
             from ..sim.relay_timing import predict_relay
 
         timed = [[self._timed_program(core, program) for program in own] for core, own in enumerate(programs)]
-        done = run_relay(cast("FunctionalSystem", self._simulator), plan, programs, runs, host)
+        done = run_relay(cast("FunctionalSystem", self._running()), plan, programs, runs, host)
         return done if done.faults else predict_relay(self.config, plan, timed, runs, self.dram, shared=self.shared)
 
 

@@ -97,21 +97,20 @@ class SpanRecorder {
 // The cycles of all runs, counted as the core counts them: a run's own count begins some cycles after its start.
 class CountedCycles {
   public:
-    explicit CountedCycles(uint64_t before) : before_(before) {}
-    void begin_run() { started_ = 0; }
-    // Another cycle of a run begins.
+    void begin_run(uint64_t before) { running_ = true, before_ = before; }
+    // Another cycle begins.
     void step() {
-        inside_ = started_++ >= before_;
+        inside_ = running_ && !before_;
         if (inside_) ++counted_;
+        if (before_) --before_;
     }
-    void end_run() { inside_ = false; }
+    void end_run() { running_ = false, before_ = 0; }
     bool inside() const { return inside_; }
     uint64_t number() const { return counted_ - 1; }
 
   private:
-    const uint64_t before_;
-    uint64_t started_ = 0, counted_ = 0;
-    bool inside_ = false;
+    uint64_t before_ = 0, counted_ = 0;
+    bool running_ = false, inside_ = false;
 };
 
 #if VM_TRACE
@@ -119,8 +118,8 @@ class CountedCycles {
 // in the middle of it.
 class Waves {
   public:
-    Waves(Vcore& core, const char* path, uint64_t first, uint64_t stop, uint64_t before, uint64_t length)
-        : cycles(before), first_(first), stop_(stop), length_(length) {
+    Waves(Vcore& core, const char* path, uint64_t first, uint64_t stop, uint64_t length)
+        : first_(first), stop_(stop), length_(length) {
         core.trace(&file_, 99);
         file_.open(path);
     }
@@ -147,8 +146,8 @@ using Watcher = Waves;
 // before which a window ends, ascending. One cycle behind the other is written to a buffer.
 class States {
   public:
-    States(uint8_t* to, const uint64_t* windows, uint64_t count, uint64_t before)
-        : cycles(before), to_(to), windows_(windows), end_(windows + 2 * count) {}
+    States(uint8_t* to, const uint64_t* windows, uint64_t count)
+        : to_(to), windows_(windows), end_(windows + 2 * count) {}
 
     void low(const Vcore& core) {
         if (!cycles.inside()) return;
@@ -194,16 +193,17 @@ class Machine {
     }
 
     int run(WeftRun& request) {
-        if (request.before_count || request.starts_count) rest();
+        const bool goes_on = !request.before_count && !request.starts_count;
+        if (!goes_on) rest();
         for (uint64_t i = 0; i < request.before_count; ++i) write(request.before[i].address, request.before[i].value);
+        if (!goes_on) begin_run(request.uncounted);
         uint64_t cycles = start_apart(request);
-        begin_run();
         const auto interrupt = [&] { return (weft_interrupts(*core_) & request.interrupts) == request.interrupts; };
         if (request.trace) {
             trace_.begin();
             for (; !interrupt() && cycles < request.cycle_limit; ++cycles) {
                 trace_.sample(*core_);
-                run_tick();
+                tick();
             }
             trace_.end();
         } else {
@@ -213,11 +213,11 @@ class Machine {
                     ++visited;
                     request.visit(cycles);
                 }
-                run_tick();
+                tick();
             }
         }
         const bool finished = interrupt();
-        end_run();
+        if (!request.more) end_run();
         for (uint64_t core = 0; core < 64; ++core) {
             if (!(request.interrupts >> core & 1)) continue;
             const uint32_t status = uint32_t(request.status_address + core * request.core_bytes);
@@ -272,19 +272,19 @@ class Machine {
     }
 
     // The waveform of cycles from first to before stop; nothing where the model was built without.
-    void open_waves(const char* path, uint64_t first, uint64_t stop, uint64_t before, uint64_t length) {
+    void open_waves(const char* path, uint64_t first, uint64_t stop, uint64_t length) {
 #if VM_TRACE
-        watcher_ = std::make_unique<Waves>(*core_, path, first, stop, before, length);
+        watcher_ = std::make_unique<Waves>(*core_, path, first, stop, length);
 #else
-        (void)path, (void)first, (void)stop, (void)before, (void)length;
+        (void)path, (void)first, (void)stop, (void)length;
 #endif
     }
     // As States; nothing where the model was built without.
-    void read_states(uint8_t* to, const uint64_t* windows, uint64_t count, uint64_t before) {
+    void read_states(uint8_t* to, const uint64_t* windows, uint64_t count) {
 #if WEFT_STATES
-        watcher_ = std::make_unique<States>(to, windows, count, before);
+        watcher_ = std::make_unique<States>(to, windows, count);
 #else
-        (void)to, (void)windows, (void)count, (void)before;
+        (void)to, (void)windows, (void)count;
 #endif
     }
     // The waveform ends, or the buffer of states is written no more.
@@ -339,7 +339,10 @@ class Machine {
         for (unsigned port = 0; port < kPorts; ++port) memories_[port]->drive(buses_[port]);
         settle();
 #if VM_TRACE || WEFT_STATES
-        if (watcher_) watcher_->low(*core_);
+        if (watcher_) {
+            watcher_->cycles.step();
+            watcher_->low(*core_);
+        }
 #endif
         for (unsigned port = 0; port < kPorts; ++port) memories_[port]->sample(buses_[port]);
         if (kCoresRunning) spans_.sample(weft_running(*core_));
@@ -353,19 +356,14 @@ class Machine {
 
     // Cycles of a run are in its waveform, those of register accesses between runs are not.
 #if VM_TRACE || WEFT_STATES
-    void begin_run() {
-        if (watcher_) watcher_->cycles.begin_run();
-    }
-    void run_tick() {
-        if (watcher_) watcher_->cycles.step();
-        tick();
+    void begin_run(uint64_t uncounted) {
+        if (watcher_) watcher_->cycles.begin_run(uncounted);
     }
     void end_run() {
         if (watcher_) watcher_->cycles.end_run();
     }
 #else
-    void begin_run() {}
-    void run_tick() { tick(); }
+    void begin_run(uint64_t) {}
     void end_run() {}
 #endif
 
@@ -397,16 +395,14 @@ void weft_reset(void* machine, const WeftDram* dram) { static_cast<Machine*>(mac
 void weft_inject(void* machine, uint32_t fault, uint32_t id, uint32_t bit) {
     static_cast<Machine*>(machine)->memory().inject(fault, id, bit);
 }
-void weft_open_waves(
-    void* machine, const char* path, uint64_t first, uint64_t stop, uint64_t before, uint64_t length
-) {
-    static_cast<Machine*>(machine)->open_waves(path, first, stop, before, length);
+void weft_open_waves(void* machine, const char* path, uint64_t first, uint64_t stop, uint64_t length) {
+    static_cast<Machine*>(machine)->open_waves(path, first, stop, length);
 }
 #if WEFT_STATES
 const WeftState* weft_states(uint32_t number) { return number < kStateCount ? &kStates[number] : nullptr; }
 #endif
-void weft_read_states(void* machine, uint8_t* to, const uint64_t* windows, uint64_t count, uint64_t before) {
-    static_cast<Machine*>(machine)->read_states(to, windows, count, before);
+void weft_read_states(void* machine, uint8_t* to, const uint64_t* windows, uint64_t count) {
+    static_cast<Machine*>(machine)->read_states(to, windows, count);
 }
 void weft_close_waves(void* machine) { static_cast<Machine*>(machine)->close_waves(); }
 void weft_dram_use(void* machine, WeftDramUse* use) { *use = static_cast<Machine*>(machine)->dram_use(); }

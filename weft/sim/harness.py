@@ -60,6 +60,8 @@ _RUN = CStruct(
         CField("interrupts", "uint64_t"),  # mask: of the cores that run; the run ends when all of these are high
         CField("core_bytes", "uint64_t"),  # from the registers of one core to those of the next
         *fields("uint64_t", "cycle_limit", "trace"),
+        CField("uncounted", "uint64_t"),  # cycles from the last of `before` that the core's own count lacks
+        CField("more", "uint64_t"),  # whether what runs goes on, so that all cycles until the next call are of the run
         CField("moments", "const uint64_t*"),  # cycles of the run, ascending, in which visit is called
         CField("moments_count", "uint64_t"),
         CField("visit", "void (*)(uint64_t cycle)"),

@@ -68,11 +68,26 @@ class RtlMachine:
         self._model = dram or DramModel.of(config)
         self._settings = memory_settings(self._bytes, self._model)
         self._machine = self._library.weft_new(ctypes.byref(self._settings))
+        self._waves: WaveRequest | None = None
 
     def __del__(self) -> None:
         machine = getattr(self, "_machine", None)
         if machine:
             self._library.weft_delete(machine)
+
+    def _open_waves(self, request: WaveRequest) -> None:
+        """Write this waveform of the runs from now on, by a library that can."""
+        self._waves = request
+        stop = (1 << 64) - 1 if request.stop is None else request.stop
+        path = os.fsencode(request.file)
+        self._library.weft_open_waves(self._machine, path, request.first, stop, 1000 * CYCLE_NS)
+
+    def close_waves(self) -> None:
+        """Finish the waveform or the recording of states: no later cycle is in it."""
+        self._library.weft_close_waves(self._machine)
+        if self._waves is not None:
+            self._waves.finish()
+            self._waves = None
 
     def set_dram(self, dram: DramModel) -> None:
         """Other timing or errors from the next run on; contents stay."""
@@ -137,22 +152,11 @@ class RtlSimulator(RtlMachine):
         else:
             built = opened_library(lambda: library), BuildTimes()
         super().__init__(config, *built, memory_bytes, dram)
-        self._waves = waves
         if waves is not None:
-            stop = (1 << 64) - 1 if waves.stop is None else waves.stop
-            path = os.fsencode(waves.file)
-            self._library.weft_open_waves(self._machine, path, waves.first, stop, CYCLES_BEFORE, 1000 * CYCLE_NS)
-
+            self._open_waves(waves)
         if states is not None:
             self._states = states  # whose memory the library writes to
-            states.begin(self._library, self._machine, CYCLES_BEFORE)
-
-    def close_waves(self) -> None:
-        """Finish the waveform or the recording of states: no later cycle is in it."""
-        self._library.weft_close_waves(self._machine)
-        if self._waves is not None:
-            self._waves.finish()
-            self._waves = None
+            states.begin(self._library, self._machine)
 
     def inject(self, fault: BusFault, *, reader: ReadClient = ReadClient.FETCH, bit: int = 0) -> None:
         """Let the memory do this wrong as soon as it can, once; ``reader`` and ``bit`` are those of FLIPPED_READ.
@@ -215,6 +219,7 @@ class RtlSimulator(RtlMachine):
             interrupts=1,
             cycle_limit=cycle_limit,
             trace=trace,
+            uncounted=CYCLES_BEFORE,
             moments=ctypes.addressof(places),
             moments_count=len(places) if visit else 0,
             visit=ctypes.cast(call, ctypes.c_void_p),
@@ -409,7 +414,7 @@ _ARGUMENTS: dict[str, list[type]] = {
     "events": [ctypes.c_void_p, ctypes.c_void_p],
     "activity": [ctypes.c_void_p, ctypes.c_void_p],
     "spans": [ctypes.c_void_p, ctypes.c_void_p],
-    "open_waves": [ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_uint64] * 4],
+    "open_waves": [ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_uint64] * 3],
     "close_waves": [ctypes.c_void_p],
-    "read_states": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64],
+    "read_states": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64],
 }

@@ -78,12 +78,12 @@ class StateRecording:
         if sorted(ends) != ends or any(first == stop for first, stop in self.windows):
             raise SimulationError("windows of cycles are not in ascending order")
 
-    def begin(self, library: ctypes.CDLL, machine: int, before: int) -> None:
+    def begin(self, library: ctypes.CDLL, machine: int) -> None:
         """Let a simulator write into ``content``."""
         self.places, width = read_places(library)
         self.content = np.zeros((sum(stop - first for first, stop in self.windows), width), np.uint8)
         self._bounds = np.array(self.windows, np.uint64)
-        library.weft_read_states(machine, self.content.ctypes.data, self._bounds.ctypes.data, len(self.windows), before)
+        library.weft_read_states(machine, self.content.ctypes.data, self._bounds.ctypes.data, len(self.windows))
 
     def bits(self, name: str, first: int, stop: int) -> Words:
         """A state in the recorded cycles ``first .. stop - 1``, as ``(bits, words)``: bit ``i`` of a row is the cycle

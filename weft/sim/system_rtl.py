@@ -38,14 +38,18 @@ from .rtl import (
     simulator_library,
 )
 from .system_run import NOTHING, CoreProgram, SystemResult, check_programs, check_shared
+from .waves import WaveRequest, Waves
+
+START_CYCLES = 21
+"""From the begin of the write that starts cores to the first cycle that their own counters count."""
 
 
 class RtlSystem(RtlMachine):
     """The cores of a system with their memory: one array of bytes, which each port reads and writes at its own rate.
 
-    The simulator is built on first use and kept, as :class:`~weft.sim.rtl.RtlSimulator`'s; ``quick`` as there. A fault
-    of one core stops that core alone: the others go on to their ends, and the next run finds all cores as after a
-    reset.
+    The simulator is built on first use and kept, as :class:`~weft.sim.rtl.RtlSimulator`'s; ``quick`` and ``waves`` as
+    there. Cycle 0 of a run's waveform is that of the core that starts first. A fault of one core stops that core alone:
+    the others go on to their ends, and the next run finds all cores as after a reset.
     """
 
     def __init__(
@@ -57,11 +61,15 @@ class RtlSystem(RtlMachine):
         watchdog: int = WATCHDOG_CYCLES,
         progress: Progress | None = None,
         quick: bool = False,
+        waves: WaveRequest | None = None,
     ) -> None:
         self.config = config
         self.watchdog = watchdog
-        built = simulator_library(config, Multipliers.PLAIN, quick, progress)
+        kind = Waves.NONE if waves is None else waves.format
+        built = simulator_library(config, Multipliers.PLAIN, quick, progress, kind)
         super().__init__(config.cores[0], *built, memory_bytes, dram)
+        if waves is not None:
+            self._open_waves(waves)
 
     def run(
         self, programs: Sequence[CoreProgram | None], *, shared: range = NOTHING, cycle_limit: int = CYCLE_LIMIT
@@ -118,7 +126,8 @@ class RtlSystem(RtlMachine):
         if host is not None:
             writes += _served(plan, runs, 0)
             for number in range(runs):
-                outcome = self._wait(writes, starts, (harness.Access * 0)(), 1 << len(cores), cycle_limit)
+                more = number < runs - 1
+                outcome = self._wait(writes, starts, (harness.Access * 0)(), 1 << len(cores), cycle_limit, more=more)
                 writes, starts = [], []
                 status = RelayStatus(self.read_register(RelayRegister.RELAY_STATUS))
                 if outcome != Outcome.FINISHED or RelayStatus.HALTED in status:
@@ -195,10 +204,11 @@ class RtlSystem(RtlMachine):
 
     def _wait(
         self, writes: list[tuple[int, int]], starts: list[harness.Start], reads: ctypes.Array[harness.Access],
-        interrupts: int, cycle_limit: int,
+        interrupts: int, cycle_limit: int, *, more: bool = False,
     ) -> int:  # fmt: skip
         """Writes and starts, whose cycles are filled in; then until all of ``interrupts`` are high; then ``reads``,
-        whose values are filled in. With neither writes nor starts, what runs goes on. The outcome."""
+        whose values are filled in. With neither writes nor starts, what runs goes on; with ``more`` it will after this.
+        The outcome."""
         before = (harness.Access * len(writes))(*(harness.Access(*write) for write in writes))
         first = (harness.Start * len(starts))(*starts)
         request = harness.Run(
@@ -213,6 +223,8 @@ class RtlSystem(RtlMachine):
             interrupts=interrupts,
             core_bytes=WINDOW_BYTES,
             cycle_limit=cycle_limit,
+            uncounted=START_CYCLES,
+            more=more,
         )
         outcome: int = self._library.weft_run(self._machine, ctypes.byref(request))
         starts[:] = first

@@ -20,7 +20,7 @@ from ..hw.decode import decode
 from ..hw.errors import InstructionError
 from ..hw.isa import ENGINE_NAMES, Engine
 from ..hw.programs import program_words
-from ..hw.verilog import TOP
+from ..hw.verilog import SYSTEM_TOP, TOP
 from .errors import BuildError, SimulationError
 from .saif import write_saif
 
@@ -116,31 +116,53 @@ class WaveRequest:
             self.file.unlink()
 
 
-def explain(request: WaveRequest, config: CoreConfig, programs: Sequence[npt.NDArray[np.uint8]]) -> Path:
-    """Write what GTKWave needs to show names for numbers, beside the waveform: ``FILE.gtkw`` and two lists.
+@dataclass(frozen=True)
+class CoreInWaves:
+    """A core in a waveform. ``scope``: what the names of its signals begin with; ``programs``: the bytes of each that
+    ran; ``ending``: of the list of its instructions."""
 
-    ``programs``: the bytes of each that ran. What number ``n`` means differs from program to program; then all
-    meanings stand beside each other.
+    config: CoreConfig
+    programs: Sequence[npt.NDArray[np.uint8]]
+    scope: str = f"top.{TOP}"
+    ending: str = ".instructions.txt"
+
+
+def core_of_system(number: int, config: CoreConfig, programs: Sequence[npt.NDArray[np.uint8]]) -> CoreInWaves:
+    """A core of a system, as its waveform has it."""
+    scope = f"top.{SYSTEM_TOP}.core_{number}.module"
+    return CoreInWaves(config, programs, scope, f".instructions-{number}.txt")
+
+
+def explain(request: WaveRequest, cores: Sequence[CoreInWaves]) -> Path:
+    """Write what GTKWave needs to show names for numbers, beside the waveform: ``FILE.gtkw`` and lists.
+
+    What number ``n`` of an instruction means differs from program to program; then all meanings stand beside each
+    other.
     """
-    classes, instructions, view = (
-        request.path.with_suffix(ending) for ending in (".classes.txt", ".instructions.txt", ".gtkw")
-    )
-    texts = [[_as_text(config, word) for word in program_words(config, program)] for program in programs]
+    classes, view = (request.path.with_suffix(ending) for ending in (".classes.txt", ".gtkw"))
     lines = [f"{kind.value:X} {name}" for name, kind in CycleClass.__members__.items()]
     write_atomically(classes, ("\n".join(lines) + "\n").encode())
+    shown = [f'[dumpfile] "{request.path.resolve()}"', "@28", f"{cores[0].scope}.clk"]
+    for number, core in enumerate(cores, 2):
+        instructions = request.path.with_suffix(core.ending)
+        write_atomically(instructions, ("\n".join(_instructions(core)) + "\n").encode())
+        for engine in Engine:
+            name = f"{core.scope}.trace_{ENGINE_NAMES[engine]}"
+            shown += ["@2022", f"^1 {classes.resolve()}", f"{name}_activity[3:0]"]
+            shown += ["@2022", f"^{number} {instructions.resolve()}", f"{name}_started_number[23:0]"]
+            shown += ["@28", f"{name}_started_valid", f"{name}_retired_valid"]
+    write_atomically(view, ("\n".join(shown) + "\n").encode())
+    return view
+
+
+def _instructions(core: CoreInWaves) -> list[str]:
+    """A line for each number of an instruction."""
+    texts = [[_as_text(core.config, word) for word in program_words(core.config, program)] for program in core.programs]
     lines = []
     for number in range(max(map(len, texts), default=0)):
         meant = dict.fromkeys(program[number] for program in texts if number < len(program))
         lines.append(f"{number:06X} {number}: {' | '.join(meant)}")
-    write_atomically(instructions, ("\n".join(lines) + "\n").encode())
-    shown = [f'[dumpfile] "{request.path.resolve()}"', "@28", f"top.{TOP}.clk"]
-    for engine in Engine:
-        name = f"top.{TOP}.trace_{ENGINE_NAMES[engine]}"
-        shown += ["@2022", f"^1 {classes.resolve()}", f"{name}_activity[3:0]"]
-        shown += ["@2022", f"^2 {instructions.resolve()}", f"{name}_started_number[23:0]"]
-        shown += ["@28", f"{name}_started_valid", f"{name}_retired_valid"]
-    write_atomically(view, ("\n".join(shown) + "\n").encode())
-    return view
+    return lines
 
 
 def _as_text(config: CoreConfig, word: int) -> str:
