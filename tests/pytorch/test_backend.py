@@ -361,3 +361,31 @@ def test_views_of_values_whose_channels_come_last_are_trained(dynamic: bool) -> 
         torch.testing.assert_close(made, wanted, rtol=1e-5, atol=1e-5)
         gradients = [torch.autograd.grad(sum((each * each).sum() for each in of), conv.weight) for of in (made, wanted)]
         torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
+
+
+class Orders(nn.Module):
+    """Results whose axes lie in memory in other orders, of one size and of none among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(4, 6, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = self.conv(x)
+        pooled = nn.functional.adaptive_avg_pool2d(y, 1)
+        return y.relu(), pooled, pooled.flatten(1), y.permute(2, 0, 3, 1) * 2, (y + 1).mT, y.argmax(1), y.sum()
+
+
+@pytest.mark.parametrize("fallback", [True, False])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_results_lie_in_memory_as_pytorchs_do(form: torch.memory_format, dynamic: bool, fallback: bool) -> None:
+    torch.manual_seed(0)
+    module = Orders().to(memory_format=form).eval()
+    fast = torch.compile(module, backend="weft", dynamic=dynamic, options={"fallback": fallback})
+    with torch.no_grad():
+        for size in (2, 3) if dynamic else (2,):
+            x = torch.randn(size, 4, 5, 7).to(memory_format=form)
+            for found, wanted in zip(fast(x), module(x), strict=True):
+                torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+                assert found.stride() == wanted.stride()

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -40,7 +40,7 @@ from ..compiler.graph import Attrs, Expr, Function, Module, Span, TensorType, Tu
 from ..compiler.model import CompiledModel
 from ..errors import WeftError
 from ..runtime.module import LoadedModule
-from .split import leave_views, split, unread
+from .split import dense_order, leave_views, split, unread
 
 LOG = logging.getLogger("weft.pytorch")
 """What PyTorch runs in weft's place, and why."""
@@ -61,12 +61,13 @@ OPTIONS = {"threads": 1, "weights": "constants", "fallback": True}
 class _Build:
     """A graph that was compiled. ``inputs``: their names, and their places among the graph's. ``results``: for each
     output the name of the model's, or the value that it has. ``complex``: the names of outputs that PyTorch is given
-    as complex ones."""
+    as complex ones. ``turned``: of outputs whose axes lie in memory in another order, where each axis is."""
 
     loaded: LoadedModule | None
     inputs: tuple[tuple[str, int], ...]
     results: tuple[tuple[str, Any], ...]
     complex: frozenset[str] = frozenset()
+    turned: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         made: Mapping[str, Any] = {}
@@ -75,6 +76,9 @@ class _Build:
         found = [tensor_of(made[name]) if name else value for name, value in self.results]
         if self.complex:
             found = [torch.view_as_complex(value) if name in self.complex else value
+                     for value, (name, _) in zip(found, self.results, strict=True)]  # fmt: skip
+        if self.turned:
+            found = [value.permute(self.turned[name]) if name in self.turned else value
                      for value, (name, _) in zip(found, self.results, strict=True)]  # fmt: skip
         return found
 
@@ -138,11 +142,16 @@ def _whole(size: Any) -> int:
 class _Graph:
     """One graph of AOTAutograd's, compiled for the sizes and weights that come.
 
-    ``static``: the numbers of the inputs that are weights.
+    ``static``: the numbers of the inputs that are weights. ``as_traced``: results lie in memory as PyTorch's would.
     """
 
-    def __init__(self, graph: GraphModule, examples: Sequence[Any], static: Sequence[int], options: Mapping[str, Any]):
+    def __init__(
+        self, graph: GraphModule, examples: Sequence[Any], static: Sequence[int], options: Mapping[str, Any], *,
+        as_traced: bool,
+    ) -> None:  # fmt: skip
         self.graph, self.static, self.options = graph, tuple(static), options
+        (output,) = graph.graph.find_nodes(op="output")
+        self.orders = [dense_order(each) if as_traced else None for each in output.args[0]]
         self.placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         self.symbols = [str(each.node.expr) if isinstance(each, torch.SymInt) else "" for each in examples]
         self.sized = [number for number, each in enumerate(examples) if _is_open(each)]
@@ -226,6 +235,11 @@ class _Graph:
         complex_ones = frozenset(f"output{i}" for i, each in enumerate(made) if isinstance(each, Complex))
         outputs = [pairs(OperatorSite("view_as_real", Span()), each) if isinstance(each, Complex) else each
                    for each in made]  # fmt: skip
+        turned: dict[str, list[int]] = {}
+        for i, order in enumerate(self.orders):
+            if order is not None and isinstance(made[i], Expr):
+                outputs[i] = OperatorSite("permute", made[i].span).transpose(made[i], order)
+                turned[f"output{i}"] = [order.index(axis) for axis in range(len(order))]
         results = tuple((f"output{i}" if isinstance(each, Expr) else "", each) for i, each in enumerate(outputs))
         named = {name: value for name, value in results if name}
         loaded = None
@@ -238,7 +252,7 @@ class _Graph:
             loaded = load(model)
         kept = tuple((name, None if name else value) for name, value in results)
         inputs = tuple((param.name, place) for param, place in zip(params, places, strict=True))
-        return _Build(loaded, inputs, kept, complex_ones)
+        return _Build(loaded, inputs, kept, complex_ones, turned)
 
     def _sizes(self, args: Sequence[Any]) -> dict[str, int]:
         """The symbols' sizes: of arguments that are numbers, and of the shapes of tensors."""
@@ -277,7 +291,7 @@ class _Part(torch.nn.Module):  # type: ignore[misc]
         return self.run(*args)
 
 
-def _in_parts(graph: GraphModule, static: Sequence[int], options: Mapping[str, Any]) -> GraphModule:
+def _in_parts(graph: GraphModule, static: Sequence[int], options: Mapping[str, Any], *, as_traced: bool) -> GraphModule:
     """``graph`` with what weft can read compiled."""
     whole, calls = split(graph)
     placeholders = [node for node in whole.graph.nodes if node.op == "placeholder"]
@@ -285,7 +299,8 @@ def _in_parts(graph: GraphModule, static: Sequence[int], options: Mapping[str, A
     for call in calls:
         given = [arg.meta["val"] if isinstance(arg, torch.fx.Node) else arg for arg in call.args]
         known = [number for number, arg in enumerate(call.args) if arg in weights]
-        setattr(whole, call.target, _Part(_Graph(whole.get_submodule(call.target), given, known, options)))
+        setattr(whole, call.target, _Part(_Graph(whole.get_submodule(call.target), given, known, options,
+                                                  as_traced=as_traced)))  # fmt: skip
     return whole
 
 
@@ -325,8 +340,8 @@ def weft(
                 LOG.info("PyTorch runs %s", ", ".join(f"{name} ({times})" for name, times in left.items()))
                 views = True
             if views:
-                return make_boxed_func(_in_parts(aten, known, chosen))
-            return make_boxed_func(_Graph(aten, inputs, known, chosen).run)
+                return make_boxed_func(_in_parts(aten, known, chosen, as_traced=not trained))
+            return make_boxed_func(_Graph(aten, inputs, known, chosen, as_traced=not trained).run)
 
         return compile_graph
 

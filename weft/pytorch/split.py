@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -72,9 +72,26 @@ def _order(node: Node) -> list[int] | None:
     value = node.meta.get("val")
     if node.op == "placeholder" or not isinstance(value, torch.Tensor):
         return None
-    strides = [stride.node.hint if isinstance(stride, torch.SymInt) else stride for stride in value.stride()]
+    strides = _as_traced(value.stride())
     order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
     return order if order != sorted(order) else None
+
+
+def _as_traced(numbers: Sequence[Any]) -> list[int]:
+    return [number.node.hint if isinstance(number, torch.SymInt) else number for number in numbers]
+
+
+def dense_order(node: Any) -> list[int] | None:
+    """As `_order`; None also where a value has gaps in memory, or is no tensor."""
+    if not isinstance(node, Node) or (order := _order(node)) is None:
+        return None
+    value, steps = node.meta["val"], 1
+    sizes, strides = _as_traced(value.shape), _as_traced(value.stride())
+    for axis in reversed(order):
+        if sizes[axis] != 1 and strides[axis] != steps:
+            return None
+        steps *= sizes[axis]
+    return order
 
 
 def _in_order(graph: GraphModule, node: Node) -> Node:
