@@ -463,7 +463,17 @@ def _fill(site: Site, x: Expr, value: Expr | Number) -> Expr:
     return site.expand(site.reshape(filling, ()), site.shape)
 
 
+@rule("angle.default")
+def _angle(site: Site, x: Expr) -> Expr:
+    """Of real numbers: pi below 0, and NaN stays."""
+    wide = site.cast(x, site.dtype)
+    turned = site.where(site("less", wide, 0), math.pi, site.like(0, wide))
+    return turned if category(x.dtype) != 2 else site.where(site("equal", wide, wide), turned, wide)
+
+
 @rule("_to_copy.default", "to.dtype", "_to_dim_order_copy.default", "convert_element_type.default",
       "prims.convert_element_type.default")  # fmt: skip
 def _to(site: Site, x: Expr, *_: Any, **__: Any) -> Expr:
-    return site.cast(x, site.dtype)
+    """Floats beyond a type of 8 or 16 bits wrap in PyTorch, as those of 32 bits do that they become first."""
+    narrow = category(x.dtype) == 2 and site.dtype in ("int8", "uint8", "int16", "uint16")
+    return site.cast(site.cast(x, "int32") if narrow else x, site.dtype)
