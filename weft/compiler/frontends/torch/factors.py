@@ -34,6 +34,8 @@ def _flat(site: Site, x: Expr) -> Expr:
 
 def cholesky(site: Site, x: Expr) -> Expr:
     """The lower factor: each step takes a column of what is left, and its product with itself away."""
+    if 0 in x.shape:
+        return x
     matrix, size = _flat(site, x), x.shape[-1]
 
     def step(states: Sequence[Expr], items: Sequence[Expr]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
@@ -52,6 +54,8 @@ def cholesky(site: Site, x: Expr) -> Expr:
 def substituted(site: Site, a: Expr, b: Expr, *, upper: bool, unit: bool = False) -> Expr:
     """X of A X = B, where only that triangle of A counts: a row in each step, which those before it give."""
     batch, size = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-1]
+    if 0 in (*batch, *b.shape[-2:]):
+        return Constant(np.zeros((*batch, *b.shape[-2:]), numpy_dtype(b.dtype)))
     matrix, right = (_flat(site, site.expand(each, (*batch, *each.shape[-2:]))) for each in (a, b))
 
     def step(states: Sequence[Expr], items: Sequence[Expr]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
@@ -73,6 +77,27 @@ def _cholesky(site: Site, x: Expr, *, upper: bool = False, check_errors: bool = 
     """Of the lower triangle, or of the upper one."""
     lower = cholesky(site, _turned(site, x) if upper else x)
     return _turned(site, lower) if upper else lower, Constant(np.zeros(x.shape[:-2], np.int32))
+
+
+@rule("cholesky.default")
+def _lower_or_upper(site: Site, x: Expr, upper: bool = False) -> Expr:
+    return _cholesky(site, x, upper=upper)[0]
+
+
+@rule("triangular_solve.default")
+def _triangular_solve(
+    site: Site, b: Expr, a: Expr, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[Expr, Expr]:
+    """Beside the solution, the matrix."""
+    matrix = _turned(site, a) if transpose else a
+    return substituted(site, matrix, b, upper=upper != transpose, unit=unitriangular), site.expand(a, _shape(site, 1))
+
+
+def _shape(site: Site, number: int) -> tuple[int, ...]:
+    kind = site.types[number]
+    if kind is None:
+        raise site.error(f"its result {number} is no tensor")
+    return kind.shape
 
 
 @rule("linalg_solve_triangular.default")

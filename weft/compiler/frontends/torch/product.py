@@ -206,3 +206,15 @@ def _solve(site: Site, a: Expr, b: Expr, *, left: bool = True, check_errors: boo
 @rule("_linalg_det.default", without=(1, 2))
 def _det(site: Site, x: Expr) -> tuple[Expr | None, ...]:
     return site.call("nn.determinant", x), None, None
+
+
+@rule("_linalg_slogdet.default", without=(2, 3))
+def _slogdet(site: Site, x: Expr) -> tuple[Expr | None, ...]:
+    """In float64, each row divided by its largest element, since products of many rows leave the range of floats."""
+    wide = site.cast(x, "float64")
+    row = site.call("nn.reduce_max", site("abs", wide), axes=(len(x.shape) - 1,), keepdims=True)
+    largest = site.where(site("equal", row, 0), 1, row)
+    found = site.call("nn.determinant", site("divide", wide, largest))
+    logs = site.call("nn.reduce_sum", site("log", largest), axes=(len(x.shape) - 2, len(x.shape) - 1))
+    size = site("add", site("log", site("abs", found)), logs)
+    return site.cast(site("sign", found), x.dtype), site.cast(size, x.dtype), None, None
