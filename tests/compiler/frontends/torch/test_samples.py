@@ -23,7 +23,8 @@ FAMILIES = [
     "nn.functional.grid_sample", "nn.functional.upsample", "cdist", "nn.functional.embedding", "tril", "bitwise",
     "logical", "isnan", "linalg.vector_norm", "__rpow__", "median", "nonzero_static", "searchsorted", "dist",
     "copysign", "signbit", "hypot", "ldexp", "index_reduce", "permute_copy", "narrow_copy", "bilinear", "linalg.inv",
-    "linalg.solve_ex", "linalg.det",
+    "linalg.solve_ex", "linalg.det", "logdet", "slogdet", "triangular_solve", "cholesky", "angle", "put", "isclose",
+    "nn.functional.cosine_similarity",
 ]  # fmt: skip
 
 

@@ -124,6 +124,12 @@ def _index_put(
     return site.transpose(placed, [order.index(axis) for axis in range(len(order))])
 
 
+@rule("put.default")
+def _put(site: Site, x: Expr, index: Expr, source: Expr, accumulate: bool = False) -> Expr:
+    """At places that count all elements."""
+    return site.reshape(_index_put(site, site.flat(x), [site.flat(index)], site.flat(source), accumulate), x.shape)
+
+
 @rule("index_add.default", "index_copy.default")
 def _index_add(site: Site, x: Expr, dim: int, index: Expr, source: Expr, *, alpha: float = 1) -> Expr:
     if alpha != 1:
