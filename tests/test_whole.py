@@ -17,6 +17,7 @@ from weft.compiler.targets.accel.target import AccelOptions
 from weft.compiler.targets.registry import find_target
 from weft.compiler.targets.target import target_options
 from weft.hw.config import TINY
+from weft.quantise.insert import range_of
 from weft.whole import truth, whole, whole_tuple
 
 KINDS = [np.int8, np.uint8, np.int32, np.int64, np.uint64]
@@ -204,6 +205,40 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "states": (lambda: weft.quantise.eight_bit_states(3), "3 is no module of the graph IR"),  # type: ignore[arg-type]
     "exported": (lambda: weft.export_onnx(3), "3 is no module of the graph IR"),  # type: ignore[arg-type]
     "lifted": (lambda: weft.lift_constants(3), "3 is no module of the graph IR"),  # type: ignore[arg-type]
+    "training": (lambda: weft.train.Training(None, {}, None), "None is no step of training; hint: weft.train.sgd"),  # type: ignore[arg-type]
+    "bounded": (lambda: weft.train.within(network(TYPE), "1GiB"), "is no step of training"),  # type: ignore[arg-type]
+    "replaced": (lambda: weft.train.replaced_in_place(3, None), "3 is no step of training"),  # type: ignore[arg-type]
+    "parameters of a step": (
+        lambda: weft.train.sgd(network(TYPE), "x"),
+        "parameters is 'x', but must be a list of names",
+    ),
+    "momentum": (lambda: weft.train.sgd(network(TYPE), ["x"], momentum=None), "momentum is None, but must be a number"),  # type: ignore[arg-type]
+    "decay": (lambda: weft.train.adamw(network(TYPE), ["x"], weight_decay="x"), "weight_decay is 'x', but must be a n"),  # type: ignore[arg-type]
+    "betas": (lambda: weft.train.adam(network(TYPE), ["x"], betas=0.9), "betas is 0.9, but must be two numbers"),  # type: ignore[arg-type]
+    "norm": (lambda: weft.train.sgd(network(TYPE), ["x"], clip_norm=True), "clip_norm is True, but must be a number"),
+    "scaled": (lambda: weft.train.sgd(network(TYPE), ["x"], loss_scaling=8), "loss_scaling is 8, but must be a Loss"),  # type: ignore[arg-type]
+    "scaling": (lambda: weft.train.LossScaling("8"), "initial is '8', but must be a number"),  # type: ignore[arg-type]
+    "rule": (lambda: weft.train.step_of(network(TYPE), ["x"], 3), "rule is 3, but must be a function"),  # type: ignore[arg-type]
+    "random values": (lambda: weft.train.he(3), "shape of random values is 3, but must be a tuple of whole"),  # type: ignore[arg-type]
+    "their size": (lambda: weft.train.normal((2,), None), "size of random values is None, but must be a number"),  # type: ignore[arg-type]
+    "their gain": (lambda: weft.train.glorot((2, 2), "x"), "gain is 'x', but must be a number"),  # type: ignore[arg-type]
+    "values to start": (lambda: weft.train.initialised(3), "parameters is 3, but must be values by name"),  # type: ignore[arg-type]
+    "seed": (lambda: weft.train.initialised({"a": weft.train.he((2, 2))}, seed=-1), "seed is -1, but must be a whole"),
+    "rates": (lambda: weft.train.dropout(network(TYPE), 0.5), "rates is 0.5, but must be values by name"),  # type: ignore[arg-type]
+    "deployed": (lambda: weft.quantise.deployed(None, {}), "None is no trainable model; hint: weft.quantise.trainable"),  # type: ignore[arg-type]
+    "range": (lambda: weft.quantise.Range(None, 1.0), "the low end of a range is None, but must be a number"),  # type: ignore[arg-type]
+    "group": (lambda: weft.quantise.best_group(None), "None is no plan"),  # type: ignore[arg-type]
+    "range of a place": (lambda: range_of({"x": None}, "x"), "the range of 'x' is None, but must be a Range"),  # type: ignore[dict-item]
+    "gradient's inputs": (
+        lambda: weft.grad(network(TYPE), wrt=3),
+        "what is differentiated is 3, but must",
+    ),  # type: ignore[arg-type]
+    "seeds": (lambda: weft.grad(network(TYPE), seed=3), "seed is 3, but must be values by name"),  # type: ignore[arg-type]
+    "custom": (lambda: weft.grad(network(TYPE), seed=True, custom=3), "custom is 3, but must be a list of CustomG"),  # type: ignore[arg-type]
+    "constants": (lambda: weft.lift_constants(network(TYPE), 3), "names is 3, but must be a list of names"),  # type: ignore[arg-type]
+    "shapes": (lambda: weft.from_onnx(b"", 3), "shapes is 3, but must be values by name"),  # type: ignore[arg-type]
+    "named core": (lambda: weft.named_config([]), r"unknown configuration \[\]"),  # type: ignore[arg-type]
+    "named device": (lambda: weft.open_device(None, TINY), "a device is named None, but must have a text"),  # type: ignore[arg-type]
     "schedule": (lambda: weft.build(3), "the schedule is 3, but must be a Schedule or a PrimFunc"),  # type: ignore[arg-type]
 }
 

@@ -1,4 +1,4 @@
-"""Whole numbers and truth values as users hand them in: NumPy's are as good as Python's, but are no `int` or `bool`.
+"""Numbers, truth values and names as users hand them in: NumPy's are as good as Python's, but are no `int` or `bool`.
 
 They compare equal to an `int`, so nothing notices them at first; later they become text of another form, or reach code
 that asks what they are. So whatever takes counts and sizes from a user makes them Python's at its door.
@@ -6,8 +6,11 @@ that asks what they are. So whatever takes counts and sizes from a user makes th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from numbers import Real
 from typing import SupportsIndex
+
+from .errors import WeftError
 
 
 def whole(value: object) -> int | None:
@@ -38,3 +41,21 @@ def whole_tuple(values: object) -> tuple[int, ...] | None:
         return None
     numbers = [whole(value) for value in values]
     return None if None in numbers else tuple(number for number in numbers if number is not None)
+
+
+def require_number(value: object, name: str, error: type[WeftError]) -> None:
+    """An ``error`` that names what is no number, or is a truth value. NaN is one."""
+    if not isinstance(value, Real) or truth(value) is not None:
+        raise error(f"{name} is {value!r:.80}, but must be a number")
+
+
+def require_mapping(value: object, name: str, error: type[WeftError]) -> None:
+    """An ``error`` that names what holds no values by name."""
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise error(f"{name} is {value!r:.80}, but must be values by name, such as a dict")
+
+
+def require_names(value: object, name: str, error: type[WeftError]) -> None:
+    """An ``error`` that names what holds no names; a single one, too."""
+    if isinstance(value, str) or not isinstance(value, Collection) or not all(isinstance(each, str) for each in value):
+        raise error(f"{name} is {value!r:.80}, but must be a list of names")

@@ -433,7 +433,7 @@ NAMED: dict[str, CoreConfig] = {
 
 def named_config(name: str) -> CoreConfig:
     """The configuration called ``name``; :class:`ConfigError` lists the known names."""
-    if name not in NAMED:
+    if not isinstance(name, str) or name not in NAMED:
         raise ConfigError(f"unknown configuration {name!r}", hint=f"known: {', '.join(sorted(NAMED))}")
     return NAMED[name]
 

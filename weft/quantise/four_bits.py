@@ -89,12 +89,16 @@ def _shared(node: Call, group: int) -> int:
 
 def in_eight_bits(plan: Plan, group: int) -> dict[str, str]:
     """The weights of a plan that :func:`four_bits` leaves in 8 bits, whatever their error, each with the reason."""
+    require_plan(plan)
+    if group not in GROUPS:
+        raise QuantiseError(f"groups of {group} exist on no core", hint=f"one of: {', '.join(map(str, GROUPS))}")
     reasons = {weight.name: _why_not(node, weight, group) for (node, _), weight in plan.weights.items()}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
 def best_group(plan: Plan) -> int:
     """The longest group that fits as many of a plan's weights as any: longer groups have fewer scales to load."""
+    require_plan(plan)
 
     def fitting(group: int) -> int:
         left = in_eight_bits(plan, group)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..compiler.graph import Array, Call, Constant, Expr, Function, Module, call, topological_order
 from ..compiler.graph.visit import with_children
+from ..whole import require_mapping
 from .errors import QuantiseError
 from .four_bits import FourBits, chosen, constants_of
 from .offsets import with_whole_offsets
@@ -108,6 +109,9 @@ def steps_of(span: Range) -> tuple[Expr, Expr]:
 
 def range_of(ranges: Mapping[str, Range], name: str) -> Range:
     """That of a place; `QuantiseError` if it has none."""
+    require_mapping(ranges, "ranges", QuantiseError)
     if name not in ranges:
         raise QuantiseError(f"{name!r} has no range", hint="calibrate the plan that is inserted")
+    if not isinstance(ranges[name], Range):
+        raise QuantiseError(f"the range of {name!r} is {ranges[name]!r:.80}, but must be a Range")
     return ranges[name]

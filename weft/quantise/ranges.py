@@ -26,6 +26,7 @@ from ..compiler.graph import (
 )
 from ..compiler.model import CompiledModel
 from ..runtime.module import LoadedModule
+from ..whole import require_number
 from .errors import QuantiseError
 from .plan import Plan, require_examples, require_plan
 
@@ -49,6 +50,8 @@ class Range:
     high: float
 
     def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            require_number(getattr(self, name), f"the {name} end of a range", QuantiseError)
         if not -np.inf < self.low <= 0 <= self.high < np.inf:
             raise QuantiseError(f"a range from {self.low} to {self.high}, but 0 must lie in it, and its ends be finite")
 
@@ -89,6 +92,7 @@ def calibrate(
     require_examples(examples)
     if method not in ("minmax", "percentile", "mse"):
         raise QuantiseError(f"there is no method {method!r}", hint="minmax, percentile or mse")
+    require_number(percentile, "percentile", QuantiseError)
     if not 50 < percentile <= 100:
         raise QuantiseError(f"percentile is {percentile}, but must be above 50 and at most 100")
     batches = list(examples) if method != "minmax" else examples

@@ -24,6 +24,7 @@ from ..compiler.graph import (
 )
 from ..compiler.model import TensorSpec
 from ..runtime.session_roles import found_pairs
+from ..whole import require_mapping
 from .errors import QuantiseError
 
 
@@ -42,6 +43,7 @@ def eight_bit_states(module: Module, states: Mapping[str, str] | None = None) ->
     main = require_module(module, QuantiseError).main
     results = dict(zip(main.output_names, main.results, strict=True))
     params = {param.name: param for param in main.params}
+    require_mapping(states or {}, "states", QuantiseError)
     pairs = dict(states) if states is not None else _named(params, results)
     for output, source in pairs.items():
         if output not in results or source not in params:

@@ -18,6 +18,7 @@ from ..compiler.graph.dtypes import limits
 from ..compiler.graph.gradient import CustomGradient, summed_to
 from ..compiler.graph.pattern import Match, any_value, constant, op
 from ..compiler.operators import contract, nn
+from ..whole import require_mapping
 from .errors import QuantiseError
 from .insert import LARGEST, fake_quantised, inserted, range_of, weight_scale
 from .offsets import with_whole_offsets
@@ -79,6 +80,11 @@ def deployed(eight: Trainable, values: Mapping[str, Array]) -> Module:
     ``values``: such as ``Training.parameters``. They may come from a plan of the same model at another batch size.
     Raises `QuantiseError` for a value that is missing, or is not trained, and for one of another type.
     """
+    if not isinstance(eight, Trainable):
+        raise QuantiseError(
+            f"{eight!r:.80} is no trainable model", hint="weft.quantise.trainable(plan, ranges) makes one"
+        )
+    require_mapping(values, "values", QuantiseError)
     main = eight.module.main
     params = {param.name: param for param in main.params}
     if unknown := sorted(set(values) - set(eight.start)):

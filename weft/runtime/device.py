@@ -378,6 +378,9 @@ def device_forms() -> tuple[str, ...]:
 
 def device_kind(name: str) -> type[Device]:
     """The device called ``name``, which may have a place; :class:`DeviceError` lists the known ones."""
+    if not isinstance(name, str):
+        raise DeviceError(f"a device is named {name!r:.80}, but must have a text for a name",
+                          hint=f"known: {', '.join(device_names())}")  # fmt: skip
     name, separator, _ = name.partition("://")
     if separator and name in OWN_PLACES and name not in _places:
         with IMPORTS:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..compiler.graph import Array, Attrs, Constant, Expr, Function, GraphError, Module, Tuple, evaluate
 from ..compiler.operators import nn
+from ..whole import require_mapping, require_number, whole_tuple
 from .random import random_bits
 
 FRACTION_BITS = 24
@@ -38,6 +39,8 @@ class Initial:
     def __post_init__(self) -> None:
         if self.kind not in ("uniform", "normal"):
             raise GraphError(f"there are no {self.kind!r} values", hint="uniform or normal")
+        _check_shape(self.shape)
+        require_number(self.size, "the size of random values", GraphError)
         if not (self.size >= 0 and math.isfinite(self.size)):
             raise GraphError(f"the size of random values is {self.size}, but must be at least 0 and finite")
         if any(size < 0 for size in self.shape):
@@ -56,16 +59,24 @@ def normal(shape: tuple[int, ...], deviation: float) -> Initial:
 
 def glorot(shape: tuple[int, ...], gain: float = 1.0) -> Initial:
     """Uniform, with variance 2 / (inputs + outputs) (Glorot and Bengio, 2010), of weights (outputs, inputs, ...)."""
+    require_number(gain, "gain", GraphError)
     inputs, outputs = _fans(shape)
     return uniform(shape, gain * math.sqrt(6 / max(1, inputs + outputs)))
 
 
 def he(shape: tuple[int, ...], gain: float = math.sqrt(2)) -> Initial:
     """Normal, with deviation gain / sqrt(inputs) (He et al., 2015), of weights (outputs, inputs, ...)."""
+    require_number(gain, "gain", GraphError)
     return normal(shape, gain / math.sqrt(max(1, _fans(shape)[0])))
 
 
+def _check_shape(shape: object) -> None:
+    if whole_tuple(shape) is None:
+        raise GraphError(f"the shape of random values is {shape!r:.80}, but must be a tuple of whole numbers")
+
+
 def _fans(shape: tuple[int, ...]) -> tuple[int, int]:
+    _check_shape(shape)
     if len(shape) < 2:
         raise GraphError(f"weights have outputs and inputs, but the shape is {list(shape)}",
                          hint="give normal() or uniform() a size")  # fmt: skip
@@ -94,6 +105,7 @@ def initialised(parameters: Mapping[str, Initial | Array], *, seed: int = 0) -> 
 
     A value depends on the seed and on the place of its name among all.
     """
+    require_mapping(parameters, "parameters", GraphError)
     values: dict[str, Array] = {name: value for name, value in parameters.items() if not isinstance(value, Initial)}
     draws = Constant(np.array(0, np.uint64))
     drawn = {name: initial_value(value, draws, seed=seed, stream=stream)

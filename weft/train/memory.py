@@ -12,7 +12,7 @@ from ..compiler.compile import compile_model, replaceable
 from ..compiler.graph import GraphError, Module
 from ..compiler.model import CompiledModel, OpenModel
 from ..compiler.passes.recompute import Passes, recomputed
-from .step import Step
+from .step import Step, require_step
 
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
@@ -33,6 +33,11 @@ def bytes_of(memory: int | str) -> int:
 def replaced_in_place(step: Step, model: CompiledModel | OpenModel) -> frozenset[str]:
     """The state that a compiled step may replace where it lies, for ``Training(..., in_place=...)``: what nothing reads
     once its next value is begun. It then takes its memory once instead of twice."""
+    require_step(step)
+    if not isinstance(model, (CompiledModel, OpenModel)):
+        raise GraphError(
+            f"model is {model!r:.80}, but must be the compiled step", hint="weft.compile(step.module, ...)"
+        )
     return frozenset() if isinstance(model, OpenModel) else replaceable(model, step.state)
 
 
@@ -47,6 +52,7 @@ def within(
     taken: the step as it is, or all but what crosses a few places.
     Raises GraphError for a bound that cannot be met, with the least that was found, and for texts that are no size.
     """
+    require_step(step)
     bound = bytes_of(memory)
     least = None
     for way in ways(step, target=target, **options):

@@ -20,6 +20,7 @@ from typing import Unpack
 
 from ..compiler.graph import Expr, GraphError, Module, Var
 from ..compiler.operators import nn
+from ..whole import require_names, require_number
 from .step import Learning, Rule, Step, StepOptions, number, square_sum, step_of
 
 Decay = float | Mapping[str, float]
@@ -111,6 +112,9 @@ def _decay_in_direction(weight_decay: Decay, parameters: Sequence[str], directio
 
 def _adam_rule(betas: tuple[float, float], epsilon: float) -> Rule:
     """Both moments, each without the weight of the zeros that it starts with: mean / (sqrt(square) + epsilon)."""
+    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+        raise GraphError(f"betas is {betas!r:.80}, but must be two numbers", hint="such as (0.9, 0.999)")
+    require_number(epsilon, "epsilon", GraphError)
     for place, beta in enumerate(betas):
         _check_share(f"betas[{place}]", beta)
     if not 0 < epsilon < float("inf"):
@@ -145,15 +149,18 @@ def _decayed(gradient: Expr, value: Var, decay: Mapping[str, float]) -> Expr:
 
 def _decays(weight_decay: Decay, parameters: Sequence[str]) -> dict[str, float]:
     """The decay of each parameter."""
+    require_names(parameters, "parameters", GraphError)
     given = weight_decay if isinstance(weight_decay, Mapping) else dict.fromkeys(parameters, weight_decay)
     if unknown := sorted(set(given) - set(parameters)):
         raise GraphError(f"weight_decay names {unknown[0]!r}, which is no parameter")
     for value in given.values():
+        require_number(value, "weight_decay", GraphError)
         if not 0 <= value < float("inf"):
             raise GraphError(f"weight_decay is {value}, but must be at least 0 and finite")
     return dict.fromkeys(parameters, 0.0) | dict(given)
 
 
 def _check_share(name: str, value: float) -> None:
+    require_number(value, name, GraphError)
     if not 0 <= value < 1:
         raise GraphError(f"{name} is {value}, but must be at least 0 and below 1")

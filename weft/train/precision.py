@@ -26,6 +26,7 @@ from ..compiler.graph.dtypes import HALVES, numpy_dtype
 from ..compiler.graph.registry import Anchor, EightBits, Fusion, Role, call, operator_of, role_of
 from ..compiler.graph.visit import with_children
 from ..compiler.operators import contract, nn
+from ..whole import require_number
 
 WIDE = "float32"
 
@@ -100,6 +101,8 @@ class LossScaling:
     largest: float = 2.0**24
 
     def __post_init__(self) -> None:
+        for name in ("initial", "interval", "largest"):
+            require_number(getattr(self, name), name, GraphError)
         if not 0 < self.initial <= self.largest < float("inf"):
             raise GraphError(f"a loss cannot be scaled by {self.initial} to {self.largest}",
                              hint="give 0 < initial <= largest, both finite")  # fmt: skip

@@ -14,6 +14,7 @@ from ..compiler.graph import Attrs, Constant, Expr, Function, GraphError, Module
 from ..compiler.graph.dtypes import FLOATS, numpy_dtype
 from ..compiler.graph.visit import topological_order, with_children
 from ..compiler.operators import nn
+from ..whole import require_mapping, require_number, whole
 
 DRAWS = "draws"
 """The input that counts steps, a scalar; its next value is the output ``next_draws``."""
@@ -27,7 +28,10 @@ KEY_DIGITS = 8
 
 def key_of(seed: int) -> int:
     """The key for a seed: as its author asks, digits of each half differ, none is 0, and the last one is odd."""
-    draw = np.random.Generator(np.random.Philox(seed))
+    number = whole(seed)
+    if number is None or number < 0:
+        raise GraphError(f"seed is {seed!r:.80}, but must be a whole number of at least 0")
+    draw = np.random.Generator(np.random.Philox(number))
     digits: list[int] = []
     for half in range(2):
         while True:
@@ -83,7 +87,9 @@ def dropout(module: Module, rates: Mapping[str, float], *, seed: int = 0) -> Mod
     main = require_module(module).main
     if DRAWS in {param.name for param in main.params}:
         raise GraphError(f"an input has the name {DRAWS!r} already", hint="give all rates in one call")
+    require_mapping(rates, "rates", GraphError)
     for name, rate in rates.items():
+        require_number(rate, f"the rate for {name!r}", GraphError)
         if not 0 <= rate < 1:
             raise GraphError(f"the rate for {name!r} is {rate}, but must be in 0 <= rate < 1")
     draws = Var(DRAWS, TensorType((), "uint64"))

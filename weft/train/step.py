@@ -15,6 +15,8 @@ from ..compiler.operators import contract, nn
 from ..compiler.passes.fold_batch_norm import split_computed_norms
 from ..compiler.passes.gradient import grad, tidied
 from ..compiler.passes.rematerialise import rematerialised
+from ..errors import WeftError
+from ..whole import require_names, require_number
 from .precision import LossScaling, Scale, all_finite, as_row, scale_of, with_scaled_loss, zero_if_finite
 
 RATE = "rate"
@@ -41,6 +43,13 @@ class Step:
         """The model's own outputs, which come first in the module."""
         others = {*self.state.values(), *self.checks.values()}
         return tuple(name for name in self.module.main.output_names if name not in others)
+
+
+def require_step(value: object, error: type[WeftError] = GraphError) -> None:
+    """An ``error`` for what is no step."""
+    if not isinstance(value, Step):
+        raise error(f"{value!r:.80} is no step of training", hint="weft.train.sgd(module, parameters) makes one, and "
+                    "adam, adamw, lamb and step_of do")  # fmt: skip
 
 
 @dataclass
@@ -112,8 +121,16 @@ def step_of(module: Module, parameters: Sequence[str], rule: Rule, **options: Un
         if name not in StepOptions.__annotations__:
             raise GraphError(f"there is no option {name!r}", hint=f"known: {', '.join(StepOptions.__annotations__)}")
     loss, clip_norm, scaling = options.get("loss", "loss"), options.get("clip_norm"), options.get("loss_scaling")
+    require_names(parameters, "parameters", GraphError)
+    if not callable(rule):
+        raise GraphError(f"rule is {rule!r:.80}, but must be a function of a parameter's Learning")
     if not parameters:
         raise GraphError("there is no parameter to train", hint="weft.lift_constants makes inputs of a model's weights")
+    if clip_norm is not None:
+        require_number(clip_norm, "clip_norm", GraphError)
+    if scaling is not None and not isinstance(scaling, LossScaling):
+        raise GraphError(f"loss_scaling is {scaling!r:.80}, but must be a LossScaling",
+                         hint="weft.train.LossScaling()")  # fmt: skip
     if clip_norm is not None and not 0 < clip_norm < float("inf"):
         raise GraphError(f"clip_norm is {clip_norm}, but must be above 0 and finite")
     scale = None if scaling is None else _scale(module, parameters, scaling)

@@ -24,8 +24,9 @@ from ..compiler.graph import (
 )
 from ..compiler.graph.dtypes import FLOATS, numpy_dtype
 from ..errors import WeftError
+from ..whole import require_mapping, require_names, require_number
 from . import checkpoint
-from .step import RATE, Step
+from .step import RATE, Step, require_step
 
 
 class TrainingError(WeftError):
@@ -55,6 +56,12 @@ class Training:
 
         Raises `TrainingError` for a parameter that is missing or of another type.
         """
+        require_step(step, TrainingError)
+        require_mapping(start, "start", TrainingError)
+        require_names(in_place, "in_place", TrainingError)
+        if not callable(getattr(module, "run", None)):
+            raise TrainingError(f"module is {module!r:.80}, but must be the step, compiled and loaded",
+                                hint='weft.load(weft.compile(step.module, target="cpu"))')  # fmt: skip
         types = {param.name: param.type for param in step.module.main.params}
         unknown = sorted(set(start) - set(step.parameters))
         if unknown:
@@ -131,6 +138,9 @@ class Training:
         What the module raises for inputs that do not fit leaves the state as it is, too.
         """
         self._require_state()
+        require_mapping(inputs, "inputs", TrainingError)
+        if not np.ndim(rate):
+            require_number(np.asarray(rate)[()], "the rate", TrainingError)
         if np.ndim(rate) or not np.isfinite(rate):
             raise TrainingError(f"the rate is {rate} at step {self.steps}, but must be one finite number")
         state = {**self._state, RATE: np.array(rate, self._rate)}

@@ -13,6 +13,7 @@ from fractions import Fraction
 from itertools import combinations
 from math import prod
 
+from ...whole import require_mapping
 from .ir import GraphError, TensorType
 
 Sizes = Mapping[str, int]
@@ -205,6 +206,7 @@ def bind_sizes(inputs: Sequence[SymbolicInput], shapes: Mapping[str, Sequence[in
 
     Raises `GraphError` that names the input, the symbol and what to change.
     """
+    require_mapping(shapes, "shapes", GraphError)
     sizes: dict[str, int] = {}
     decided: dict[str, str] = {}
     for each in inputs:

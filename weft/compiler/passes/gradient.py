@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from ...whole import require_mapping, require_names
 from ..graph import (
     Array,
     Attrs,
@@ -72,6 +73,8 @@ def grad(
     inputs = _inputs(main, wrt)
     outputs = _outputs(main, of)
     seeds = _seeds(main, outputs, seed)
+    if not isinstance(custom, (list, tuple)) or not all(isinstance(each, CustomGradient) for each in custom):
+        raise GradientError(f"custom is {custom!r:.80}, but must be a list of CustomGradient")
     swept = sweep([(outputs[name], each) for name, each in seeds.items()], inputs, custom)
     if swept.blocked:
         raise _missing(swept.blocked)
@@ -101,6 +104,8 @@ def lift_constants(module: Module, names: Iterable[str] | None = None) -> tuple[
             continue
         if named.setdefault(node.name, node) != node:
             raise GradientError(f"two different constants have the name {node.name!r}")
+    if isinstance(names, str) or not isinstance(names, Iterable | None):
+        raise GradientError(f"names is {names!r:.80}, but must be a list of names")
     wanted = [name for name in named if named[name].value.size > 1] if names is None else list(names)
     taken = {param.name for param in module.main.params}
     for name in wanted:
@@ -169,6 +174,8 @@ def _outputs(main: Function, of: str | Sequence[str] | None) -> dict[str, Expr]:
 
 
 def _names(names: str | Sequence[str]) -> list[str]:
+    if not isinstance(names, str):
+        require_names(names, "what is differentiated", GradientError)
     listed = [names] if isinstance(names, str) else list(names)
     if not listed:
         raise GradientError("no name is given", hint="leave it out for all")
@@ -192,6 +199,7 @@ def _seeds(main: Function, outputs: Mapping[str, Expr], seed: bool | Mapping[str
                                     at=value.span, hint="seed=True makes the vector of a vector-Jacobian product an "
                                     f"input, seed={{{name!r}: array}} a constant; or reduce it")  # fmt: skip
         return {name: Constant(np.ones(value.shape, numpy_dtype(value.dtype))) for name, value in outputs.items()}
+    require_mapping(seed, "seed", GradientError)
     unknown = [name for name in seed if name not in outputs]
     missing = [name for name in outputs if name not in seed]
     if unknown or missing:

@@ -22,6 +22,7 @@ from google.protobuf import json_format, text_format  # type: ignore[import-unty
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from ....files import ONNX_START
+from ....whole import require_mapping
 from ...graph import Attrs, Constant, Expr, Function, GraphError, Module, Span, TensorType, Tuple, Var
 from ...graph.dtypes import DTYPES
 from ...graph.symbolic import LEFT_OPEN
@@ -95,6 +96,8 @@ def from_onnx(
     A result that is a sequence becomes the outputs ``name[0]``, ``name[1]``, ...
     Raises `ModelError`; its kind `NeedsValueError` has the expression whose value must be known.
     """
+    for name, given in (("shapes", shapes), ("values", values)):
+        require_mapping(given or {}, name, ModelError)
     model = load_model(source)
     reading = Reading(require_quantised, largest_results=largest_results)
     module = _Reader(model, dict(shapes or {}), dict(values or {}), reading).module()
