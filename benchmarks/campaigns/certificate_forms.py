@@ -33,7 +33,7 @@ from weft.sim.fuzz_configs import campaign_config
 
 from benchmarks.zoo import litert_networks
 from benchmarks.zoo.placement_networks import NETWORKS, network, random_forms
-from tests.compiler.targets.accel import chains, kernels, moves
+from tests.compiler.targets.accel import attention_layers, chains, kernels, moves
 from tests.compiler.targets.accel.link import test_depthwise_split
 from tests.compiler.targets.accel.operators import test_depthwise_mode, test_empty_matrices, test_weight_groups
 from tests.compiler.targets.accel.passes import test_numbers_of_rows, test_order_of_bytes
@@ -414,6 +414,16 @@ def session(draw: random.Random) -> Case:
     return of_file(draw, "session", test_residents.decoder(draw.randint(1, 2)), core)
 
 
+def attention(draw: random.Random) -> Case:
+    """Heads whose rows, values and results are moved between dense layers and products; of whole blocks and of none."""
+    core = drawn_core(draw, TINY, *cores())
+    block = core.block_in
+    tokens = draw.choice((block, block + 1, draw.randint(1, 64)))
+    depth = draw.choice((block, 2 * block, draw.randint(1, 2 * block)))
+    module = attention_layers.attention(draw.randint(1, 3), tokens, draw.randint(1, 4), depth)
+    return of_file(draw, "attention", module, core)
+
+
 def of_file(draw: random.Random, name: str, source: Any, core: CoreConfig) -> Case:
     model = _compiled(source, drawn_options(draw, core))
     return Case(name, model, integer_graph(source, model))
@@ -430,6 +440,7 @@ FORMS: dict[str, Callable[[random.Random], Case]] = {
     "sparse": sparse_layer, "chain": chain, "tuned": tuned, "moved": moved, "concatenated": concatenated,
     "bent": bent, "gated": gated, "blocks": blocks, "signal": signal, "codes": codes, "rows": rows,
     "row elsewhere": row_elsewhere, "flattened": flattened, "formed": formed, "litert": of_litert, "session": session,
+    "attention": attention,
 }  # fmt: skip
 SELDOM = {"litert": 10, "session": 5, "blocks": 3, "formed": 2}
 OFTEN = {"chain": 4, "layer": 3, "moved": 3, "depthwise": 2, "grouped": 2, "sparse": 2, "concatenated": 2}

@@ -4,8 +4,8 @@ Each network runs once on every core of a system at once, an item on each, and t
 one core. "shared": all cores on one port behind an arbiter, so that they have the bandwidth of one; "shared reads": the
 same, with one read of weights for all; "own": a port of the same rate for each core, so that n cores have n times the
 bandwidth. "stages": ports of their own, and a stage of the network on each core, one item after the other; "relay": the
-same for a batch of items where the cores start each other, and "rounds" where the host starts each round, --interrupt
-microseconds after the end of the one before.
+same for a batch of items where the cores start each other, if the model can, and "rounds" where the host starts each
+round, --interrupt microseconds after the end of the one before.
 
     python benchmarks/systems/systems.py                            # timing model, images of 224x224
     python benchmarks/systems/systems.py --rtl --size 64 --cores 2  # also in Verilator: bytes and cycles must be equal
@@ -40,7 +40,7 @@ from weft.hw.system_config import SystemConfig
 from weft.hw.verilog import TOP, emit_component
 from weft.runtime.artifact import load as load_artifact
 from weft.runtime.inputs import read_inputs
-from weft.runtime.pipeline_module import WINDOWS_A_CORE
+from weft.runtime.pipeline_module import WINDOWS_A_CORE, needs_no_host
 from weft.runtime.profile_shared import timed
 from weft.runtime.profile_system import timed_rounds
 from weft.sim import system_rtl
@@ -188,7 +188,8 @@ def measure_stages(
         yield Row(network, core, "stages", count, max(cycles), 1, cycles_alone, target)
         rounds, relayed = batch_cycles(cycles, batch, host)
         yield Row(network, core, "rounds", count, rounds, batch, cycles_alone, None)
-        yield Row(network, core, "relay", count, relayed, batch, cycles_alone, None)
+        if needs_no_host(model):
+            yield Row(network, core, "relay", count, relayed, batch, cycles_alone, None)
 
 
 def measure_stages_on_ports(
