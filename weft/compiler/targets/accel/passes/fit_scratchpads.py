@@ -17,7 +17,6 @@ from ....passes.manager import Pass
 from ...errors import ScratchpadFullError
 from ..cost.tile_costs import entries_of
 from ..link.compile_kernel import generate
-from ..link.kept_kernels import kept_result
 from ..operators.lower import Kernel, lower_function
 from ..operators.packed_layout import Blocks, is_packable
 from ..schedule.schedule import table_part
@@ -41,7 +40,7 @@ def _run(module: Module, core: CoreConfig) -> Module:
 
     def why(function: Function) -> str:
         if function not in reasons:
-            reasons[function] = kept_result(lambda: why_not(function, core), core, "fits", function.digest)
+            reasons[function] = why_not(function, core)
         return reasons[function]
 
     class Fitting(Mutator):
