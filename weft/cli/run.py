@@ -332,7 +332,8 @@ def input_specs(model: CompiledModel | OpenModel) -> tuple[TensorSpec, ...]:
 
 def least_sizes(model: OpenModel) -> dict[str, int]:
     """The least sizes, by symbol, that a model allows."""
-    return dict.fromkeys(model.types.symbols, model.types.multiple)
+    step, lowest = model.types.multiple, model.types.lowest
+    return {symbol: step * max(1, -(-lowest.get(symbol, 1) // step)) for symbol in model.types.symbols}
 
 
 def best_seconds(module: LoadedModule, values: dict[str, Array], runs: int = 3) -> float:

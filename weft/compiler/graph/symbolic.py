@@ -8,7 +8,7 @@ further away verifies it. What no such polynomial describes is said to depend on
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
 from math import prod
@@ -82,13 +82,15 @@ class SymbolicTypes:
     """What inference with symbols found.
 
     ``types``: of every named tensor, in the order of the graph. ``equal``: symbols that the model needs to be equal to
-    another one. ``multiple``: the sizes are multiples of this number; 1 where any size is good.
+    another one. ``multiple``: the sizes are multiples of this number; 1 where any size is good. ``lowest``: of symbols
+    whose sizes are bounded from below, that bound.
     """
 
     symbols: tuple[str, ...]
     types: Mapping[str, SymbolicType]
     equal: Mapping[str, str]
     multiple: int
+    lowest: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def otherwise(self) -> tuple[str, ...]:

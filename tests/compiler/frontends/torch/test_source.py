@@ -11,9 +11,11 @@ import torch
 import weft
 from torch import nn
 from torch.nn import functional
+from weft.cli.run import least_sizes
 from weft.compiler.frontends import ModelError, from_torch, read
 from weft.compiler.frontends.torch.site import RULES, Site
 from weft.compiler.graph import Span, TensorType, Var, evaluate_function
+from weft.compiler.model import OpenModel
 
 DROPOUT = Site("aten.dropout.default", Span(), (TensorType((2,), "float32"),))
 
@@ -112,7 +114,10 @@ def test_open_sizes_have_the_users_names_and_run_for_any_size_in_their_range() -
     example = (torch.randn(3, 4), torch.randn(3, 4))
     source = from_torch(Net(), example, dynamic_shapes={"x": {0: rows}, "y": {0: rows}})
     assert [each.shape for each in source.inputs({})] == [("rows", 4), ("rows", 4)]
-    loaded = weft.load(weft.compile(source, target="cpu"))
+    opened = weft.compile(source, target="cpu")
+    assert isinstance(opened, OpenModel)
+    assert least_sizes(opened) == {"rows": 2}  # what weft run takes where no size is given
+    loaded = weft.load(opened)
     for count in (2, 5, 9):
         x, y = torch.randn(count, 4), torch.randn(count, 4)
         made = loaded.run({"x": x.numpy(), "y": y.numpy()})["output"]

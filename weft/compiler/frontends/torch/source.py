@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +190,9 @@ class TorchSource:
                     types[node.name] = kind
             return types
 
-        return infer_symbolic(inputs, at)
+        lowest = {self._symbols.get(str(symbol), str(symbol)): int(bounds.lower)
+                  for symbol, bounds in self._program.range_constraints.items() if bounds.lower.is_Integer}  # fmt: skip
+        return replace(infer_symbolic(inputs, at), lowest=lowest)
 
     # Sizes
 
