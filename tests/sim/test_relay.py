@@ -239,6 +239,27 @@ def test_runs_may_be_released_while_others_go_on(rtl: RtlSystem) -> None:
     assert rtl.read_register(GROUP_WINDOW + 0xF00) == 0
 
 
+def test_a_start_while_cores_run_does_nothing(rtl: RtlSystem) -> None:
+    rtl.set_dram(DramModel())
+    programs, _ = chain(rtl, 2)
+    rtl.relay(RelayPlan.pipeline(3, 2, PAGE_BYTES), programs, 2)
+    for register in (RelayRegister.RELEASED, RelayRegister.NOTIFY):
+        rtl.write_register(register, 6)
+    rtl.write_register(RelayRegister.RELAY_CONTROL, RelayControl.START)
+    for _ in range(1000):
+        if rtl.read_register(RelayRegister.ENDED) >= 2:
+            break
+    for _ in range(10):  # the next runs have begun
+        rtl.read_register(RelayRegister.RELAY_STATUS)
+    assert rtl.read_register(RelayRegister.RELAY_STATUS) & RelayStatus.RUNNING
+    rtl.write_register(RelayRegister.RELAY_CONTROL, RelayControl.START)
+    assert rtl.read_register(RelayRegister.ENDED) >= 2
+    for _ in range(2000):
+        rtl.read_register(RelayRegister.RELAY_STATUS)
+    assert [rtl.read_register(RelayRegister.ENDED + 4 * core) for core in range(3)] == [6] * 3
+    rtl.write_register(RelayRegister.RELAY_CONTROL, RelayControl.STOP)
+
+
 def test_a_host_refills_windows_while_others_are_under_way(rtl: RtlSystem, functional: FunctionalSystem) -> None:
     rtl.set_dram(DramModel())
     plan, results = RelayPlan.pipeline(3, 2, PAGE_BYTES), []

@@ -10,12 +10,29 @@ SPLIT = ("tests/compiler/targets/accel/link/test_split.py",)
 STAGES = ("tests/compiler/targets/accel/link/test_stages.py",)
 ITEMS = ("tests/runtime/test_split_module.py",)
 COMMAND = ("tests/cli/test_system.py",)
+WAVES = ("tests/sim/test_system_waves.py",)
 UNLIKE = ("tests/compiler/targets/accel/passes/test_unlike_cores.py",)
 
 MUTANTS = (
     Mutant(
         "unlike-cores-leave-layers-to-the-host", "compiler/targets/accel/passes/unlike_cores.py", "dropped condition",
         "(left - few, cycles) for", "(0, cycles) for", UNLIKE,
+    ),
+    Mutant(
+        "unlike-cores-cut-as-if-each-had-a-port", "compiler/targets/accel/passes/unlike_cores.py", "forgotten part",
+        "min((cut(self.ports), cut(())), key=whole) if self.ports else cut(())", "cut(())", UNLIKE,
+    ),
+    Mutant(
+        "system-waves-begin-a-cycle-late", "sim/system_rtl.py", "off by one",
+        "START_CYCLES = 21", "START_CYCLES = 22", WAVES,
+    ),
+    Mutant(
+        "system-waves-end-with-the-first-run", "sim/system_rtl.py", "forgotten part",
+        "more = number < runs - 1", "more = False", WAVES,
+    ),
+    Mutant(
+        "system-waves-of-the-first-core-alone", "sim/waves.py", "wrong index",
+        "core_{number}.module", "core_0.module", ("tests/runtime/test_system_waves.py",),
     ),
     Mutant(
         "unlike-cores-always-by-the-host", "compiler/targets/accel/passes/unlike_cores.py", "dropped effect",
