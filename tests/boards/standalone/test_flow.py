@@ -61,7 +61,7 @@ def tools(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         progress("at work")
         assert all(not Path(word).is_absolute() for word in arguments)
         if function == "run_yosys":
-            assert (folder / "script.ys").read_text() == yosys_script(Ecp5())
+            assert (folder / "script.ys").read_text() == yosys_script(Ecp5(), "LFE5U-85F")
             (folder / NETLIST).write_text("netlist")
         elif function == "run_nextpnr_ecp5":
             assert (folder / NETLIST).read_text() == "netlist"

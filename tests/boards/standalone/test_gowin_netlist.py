@@ -103,6 +103,52 @@ endmodule
     assert told_by(module + bench + cell_models("gowin") + models, tmp_path) == "0 wrong"
 
 
+def multiplier(kind: str, **changes: dict[str, Any]) -> dict[str, Any]:
+    """Inputs: the signs' pins, then both operands."""
+    width = {"MULT9X9": 9, "MULT18X18": 18}[kind]
+    pins: dict[str, Any] = {"ASIGN": [2], "BSIGN": [3], "A": list(range(4, 4 + width)),
+                            "B": list(range(22, 22 + width)), "DOUT": list(range(1000, 1000 + 2 * width)),
+                            "SIA": ["0"] * width, "SIB": ["0"] * width}  # fmt: skip
+    pins |= {name: ["0"] for name in ("ASEL", "BSEL", "CLK", "CE", "RESET")}
+    cell: dict[str, Any] = {"type": kind, "parameters": {}, "connections": pins}
+    return {part: {**values, **changes.get(part, {})} if part != "type" else values for part, values in cell.items()}
+
+
+@pytest.mark.parametrize("kind", ["MULT9X9", "MULT18X18"])
+def test_a_product_has_the_signs_that_its_pins_say(kind: str, tmp_path: Path) -> None:
+    width = len(multiplier(kind)["connections"]["A"])
+    top = 1 << width
+    module = netlist_verilog(netlist({"product": multiplier(kind)}, 38, 2 * width), "cells", "gowin")
+    bench = f"""\
+module bench;
+  reg [37:0] i; wire [{2 * width - 1}:0] o; integer n, wrong = 0, seed = 3; reg signed [63:0] a, b, product;
+  cells netlist(i, o);
+  initial begin
+    for (n = 0; n < 4000; n = n + 1) begin
+      i = {{$random(seed), $random(seed)}}; #1;
+      a = i[{width + 1}:2]; b = i[{width + 19}:20];
+      if (i[0] && a >= {top // 2}) a = a - {top};
+      if (i[1] && b >= {top // 2}) b = b - {top};
+      product = a * b;
+      if (o !== product[{2 * width - 1}:0]) wrong = wrong + 1;
+    end
+    $display("%0d wrong", wrong);
+  end
+endmodule
+"""
+    assert told_by(module + bench + cell_models("gowin"), tmp_path) == "0 wrong"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"parameters": {"OUT_REG": "1"}}, "it has OUT_REG; there is only a model without registers"),
+     ({"connections": {"ASEL": ["1"]}}, "there is no model of its ASEL")],
+)  # fmt: skip
+def test_a_product_that_has_more_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(BoardError, match=message):
+        netlist_verilog(netlist({"product": multiplier("MULT18X18", **changes)}, 38, 36), "cells", "gowin")
+
+
 MEMORIES: dict[str, tuple[str, dict[str, int], int, int]] = {
     "SP": ("", {"BIT_WIDTH": 16}, 16, 8),
     "SPX9": ("", {"BIT_WIDTH": 36, "WRITE_MODE": 2}, 36, 9),

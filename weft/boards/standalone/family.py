@@ -36,7 +36,7 @@ class CoreClock(Protocol):
 
 class Family(ABC):
     """``parts`` and ``grades`` may stand in a board's file; with ``sdram`` it may have a chip of that. ``sizes``: what
-    each part has, 0 of what the tools do not use. ``synthesis`` is Yosys's command, ``blocks`` are models of the hard
+    each part has, 0 of what the tools do not use. ``blocks`` are models of the hard
     blocks in a board's top; ``blocks_known``: whether Yosys has them in its own libraries. ``cells``: names of columns,
     and the cells of nextpnr's report that are counted there."""
 
@@ -46,13 +46,16 @@ class Family(ABC):
     sdram: ClassVar[bool]
     blocks: ClassVar[str]
     blocks_known: ClassVar[bool]
-    synthesis: ClassVar[str]
     packages: ClassVar[tuple[str, ...]]
     nextpnr: ClassVar[Tool]
     packer: ClassVar[Tool]
     routed: ClassVar[str]
     bitstream: ClassVar[str]
     cells: ClassVar[Mapping[str, str]]
+
+    @abstractmethod
+    def synthesis(self, part: str) -> str:
+        """Yosys's command."""
 
     @abstractmethod
     def clock(self, crystal_mhz: float, mhz: float) -> CoreClock:

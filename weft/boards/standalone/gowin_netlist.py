@@ -19,6 +19,10 @@ REGISTERS = tuple(name.replace("DFF", edge, 1) for name in _FLIP_FLOPS for edge 
 
 _SMALL_MEMORIES = {"RAM16SDP1": 1, "RAM16SDP2": 2, "RAM16SDP4": 4}
 
+_MULTIPLIERS = {"MULT9X9": 9, "MULT18X18": 18}
+
+_MULTIPLIER_REGISTERS = ("AREG", "BREG", "OUT_REG", "PIPE_REG", "ASIGN_REG", "BSIGN_REG", "SOA_REG")
+
 _BYTE_BITS = {"SP": 8, "SPX9": 9, "SDPB": 8, "SDPX9B": 9, "DPB": 8, "DPX9B": 9}
 
 _SINGLE = {"CLK": "CLK", "CE": "CE", "WRE": "WRE", "AD": "AD", "RESET": "RESET", "DI": "DI", "DO": "DO"}
@@ -53,6 +57,20 @@ def _alu(cell: Cell) -> Iterator[str]:
         yield f"assign {cell.pin('SUM')} = {differ} ^ {carry};"
     if cell.pins.get("COUT"):
         yield f"assign {cell.pin('COUT')} = {differ} ? {carry} : {first};"
+
+
+def _multiplier(width: int, cell: Cell) -> Iterator[str]:
+    """A product of two numbers, each of which has a sign where its pin says so. Registers and chains are not in it."""
+    for register in _MULTIPLIER_REGISTERS:
+        if cell.number(register):
+            raise BoardError(f"it has {register}; there is only a model without registers")
+    cell.quiet("ASEL", "BSEL")
+    for operand in "AB":
+        value = f"{cell.name}_{operand.lower()}"
+        yield f"wire [{width - 1}:0] {value} = {cell.vectors(operand)[operand]};"
+        yield f"wire signed [{width}:0] {value}_n = {{{value}[{width - 1}] & {cell.pin(f'{operand}SIGN')}, {value}}};"
+    yield f"wire signed [{2 * width - 1}:0] {cell.name}_d = {cell.name}_a_n * {cell.name}_b_n;"
+    yield f"assign {cell.vectors('DOUT')['DOUT']} = {cell.name}_d;"
 
 
 def _register(cell: Cell) -> Iterator[str]:
@@ -112,5 +130,6 @@ CELLS: Mapping[str, Writer] = {
     **dict.fromkeys(REGISTERS, _register),
     **{name: partial(_small_memory, width) for name, width in _SMALL_MEMORIES.items()},
     **dict.fromkeys(_BYTE_BITS, _block_memory),
+    **{name: partial(_multiplier, width) for name, width in _MULTIPLIERS.items()},
     "ALU": _alu, "IBUF": _buffer, "OBUF": _buffer, "BUFG": _buffer, "GSR": nothing,
 }  # fmt: skip
