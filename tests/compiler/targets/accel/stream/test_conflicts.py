@@ -128,7 +128,11 @@ def plain_edges(stream: list[Issue]) -> list[tuple[int, int]]:
 def test_order_and_tokens_are_those_that_every_unit_asks_for(
     drawn: list[tuple], distance: int  # type: ignore[type-arg]
 ) -> None:  # fmt: skip
-    stream = stream_of(drawn)
+    assert_order_and_tokens(stream_of(drawn), distance)
+
+
+def assert_order_and_tokens(stream: list[Issue], distance: int) -> list[int]:
+    """The order of `early_order`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(issue_early, "prefetches", lambda *_: {})
         patch.setitem(DISTANCE, Engine.LOAD, distance)
@@ -138,3 +142,21 @@ def test_order_and_tokens_are_those_that_every_unit_asks_for(
         earlier, later = _find_edges(conflicts.moved(order))
         assert order == plain_order(stream)
         assert list(zip(earlier.tolist(), later.tolist(), strict=True)) == plain_edges(moved)
+    return order
+
+
+@pytest.mark.parametrize("engine", REORDERED)
+@given(drawn_issues, st.integers(4, 60))
+def test_a_store_waits_for_the_load_that_reads_last(
+    engine: Engine, drawn: list[tuple], distance: int  # type: ignore[type-arg]
+) -> None:  # fmt: skip
+    """Of two loads that read what is stored behind them, the first waits for a product, which waits for the vector
+    engine, and the second overtakes all three."""
+    one, two, three = ((start, ((2,), (1,))) for start in (100, 200, 300))
+    behind = stream_of(
+        [(Engine.VECTOR, two, one, False), (Engine.GEMM, one, two, False), (engine, one, one, False),
+         (engine, one, three, False), (Engine.STORE, two, one, False)]
+    )  # fmt: skip
+    order = assert_order_and_tokens([*stream_of(drawn), *behind], distance)
+    waiting, overtaking = (order.index(len(drawn) + place) for place in (2, 3))
+    assert overtaking < waiting
