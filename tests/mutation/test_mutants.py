@@ -45,7 +45,7 @@ def test_every_part_of_the_package_has_mutants() -> None:
     beginnings = {
         "simulators": ("sim/",), "timing": ("sim/timing", "sim/dram_banks.h"),
         "harness": ("sim/harness.cpp", "sim/harness_memory.h"),
-        "compiler": ("compiler/", "runtime/", "kept_models.py"), "systems": ("cli/", "compiler/", "runtime/"),
+        "compiler": ("compiler/", "runtime/", "kept_models.py"), "systems": ("cli/", "compiler/", "runtime/", "sim/"),
         "tensors": ("compiler/tensor/",),
         "gradients": ("compiler/", "train/"),
     }  # fmt: skip
