@@ -32,9 +32,11 @@ from weft.runtime.pipeline_module import PipelineModule
 from weft.runtime.profile_system import profile_system
 from weft.sim.dram import DramModel
 from weft.sim.dram_kinds import parse_dram_kind
-from weft.sim.system_timing import predict_system
+from weft.sim.system_timing import cycles_together, predict_system
 from weft.sim.timing import predict
 from weft.sim.timing_ports import TimedProgram
+
+from tests.compiler.targets.accel.link.test_stages import bytes_first
 
 from .test_host import two_layers
 
@@ -276,6 +278,16 @@ def test_stages_take_the_cycles_of_a_pipeline(names: str, networks: tuple[Networ
     host = host_cycles(space, found)
     assert point.figures["throughput"] == pytest.approx(1e9 / (found.cycles + host))
     assert point.figures["latency"] == pytest.approx(2 * found.cycles + host)
+
+
+def test_stages_are_cut_for_the_ports_that_their_cores_share(tmp_path: Path) -> None:
+    source = bytes_first(tmp_path)
+    three = design({"cores": 3, "ports": "0 0 1", "split": "stages"}, base="pynq", memory={"bytes_per_cycle": 2})
+    model = weft.compile(source, PYNQ, stages=3, ports=(0, 0, 1), dram=three.rate, chains=False)
+    assert isinstance(model, weft.CompiledModel)
+    programs = [(step.program, step.program_offset) for step in model.programs]
+    found = measure_point(three, open_network(source))
+    assert found.cycles == max(cycles_together([PYNQ] * 3, (0, 0, 1), three.rate, programs))
 
 
 def test_a_core_with_two_networks_does_them_in_turn(networks: tuple[Network, Network]) -> None:

@@ -35,6 +35,7 @@ from ..roundings import HALF_UP
 from ..runtime.profile import LayerProfile, profile
 from ..runtime.profile_whatif import predict_runs
 from ..sim.dram import DramModel
+from ..sim.system_timing import cycles_together
 from ..sim.timing import program_cycles
 from ..tune.layers import LayerCost, LayerJudge
 from .errors import ExploreError
@@ -201,13 +202,16 @@ def compiled(design: Design, network: Network, module: Module | None = None) -> 
 
 
 def in_stages(design: Design, network: Network) -> tuple[Module, CompiledModel]:
-    """A network with a stage for each core of a design's system: as the linker takes it, and compiled."""
+    """A network with a stage for each core of a design's system, cut for the ports that they share: as the linker takes
+    it, and compiled."""
     cores = design.cores
     module = integer_module(network, design.config.batch, *_integer_form(*cores))
-    target, job = find_target("accel"), Job(measure=program_cycles)
+    target, job = find_target("accel"), Job(measure=program_cycles, together=cycles_together)
     alike = len({core.hash64 for core in cores}) == 1
     on = {"config": cores[0], "stages": len(cores)} if alike else {"cores": cores}
     chosen = {**on, "dram": design.rate, "vthreads": design.vthreads, "chains": design.chains}
+    if design.system is not None and len(cores) > 1:
+        chosen["ports"] = design.system.config.ports
     ready = prepared(module, target, target_options(target, chosen), job=job)
     model = compile_model(ready, target, chosen, job=job)
     assert isinstance(model, CompiledModel)  # the accelerator takes no open sizes

@@ -164,15 +164,20 @@ def test_a_stage_is_a_program_and_the_longest_is_as_short_as_a_cut_makes_it() ->
     assert weft.certify(model).proved
 
 
-def test_cores_that_share_ports_get_stages_for_them(tmp_path: Path) -> None:
-    """Layers of many bytes come first; two cores have the first port, and a third has its own."""
+def bytes_first(folder: Path) -> Path:
+    """A network, quantised, whose layers of many bytes come first."""
     network, value = FloatModel((1, 16, 24, 24)), "x"
     for _ in range(4):
         value = network.op("Relu", network.conv(value, 16, 16, kernel=1))
     for _ in range(4):
         value = network.op("Relu", network.conv(value, 16, 16))
-    quantise(network.build(value), tmp_path)
-    source, ports, wish = tmp_path / "quantised.onnx", (0, 0, 1), {"dram": SLOW, "chains": False}
+    quantise(network.build(value), folder)
+    return folder / "quantised.onnx"
+
+
+def test_cores_that_share_ports_get_stages_for_them(tmp_path: Path) -> None:
+    """Two cores have the first port, and a third has its own."""
+    source, ports, wish = bytes_first(tmp_path), (0, 0, 1), {"dram": SLOW, "chains": False}
     own, told = (weft.compile(source, PYNQ, stages=3, **wish, **named) for named in ({}, {"ports": ports}))
     assert isinstance(own, weft.CompiledModel)
     assert isinstance(told, weft.CompiledModel)
