@@ -127,8 +127,8 @@ def _spread(values: Array, node: Call) -> Array:
 
 
 def _integers_and_scales(node: Expr) -> tuple[Array, Float64] | None:
-    """Integers without zero point, and the scale of each; None for anything but moves of a dequantise. What padding
-    adds is 0."""
+    """Integers without zero point, and the scale of each; None for anything but moves of a dequantise, and products
+    with constants. What padding adds is 0."""
     entry = operator_of(node)
     if not isinstance(node, Call) or entry is None:
         return None
@@ -138,6 +138,8 @@ def _integers_and_scales(node: Expr) -> tuple[Array, Float64] | None:
         scale = static_value(node.args[1]).astype(np.float64)
         spread = _spread(scale, node) if scale.ndim else np.broadcast_to(scale, node.shape)
         return _centred(node).astype(np.int64), spread
+    if entry.role in (Role.MULTIPLY, Role.DIVIDE):
+        return _times_constant(node, entry.role)
     if entry.family not in _MOVES:
         return None
     moved = node.args if entry.eight_bits is EightBits.JOINS else node.args[:1]
@@ -154,3 +156,21 @@ def _integers_and_scales(node: Expr) -> tuple[Array, Float64] | None:
     if node.op == "pad":
         attrs["value"] = np.nan
     return np.asarray(integers), np.asarray(compute(*(part[1] for part in known), *others, **attrs))
+
+
+def _times_constant(node: Call, role: Role) -> tuple[Array, Float64] | None:
+    """Weights times a constant, or over one: their scales are. Of two that are both quantised, the integers of the one
+    that is not broadcast; the factor is what the other stands for. A weight whose scale becomes 0 is 0."""
+    if node.dtype != "float32":
+        return None
+    for place in (0, 1) if role is Role.MULTIPLY else (0,):
+        weights, factor = node.args[place], node.args[1 - place]
+        found = _integers_and_scales(weights) if weights.shape == node.shape else None
+        if found is None:
+            continue
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scales = operator(str(node.op)).numpy(found[1], static_value(factor).astype(np.float64), **node.attrs)
+        if not np.isfinite(scales).all():
+            return None
+        return np.where(scales == 0, 0, found[0]), np.asarray(scales)
+    return None
