@@ -79,6 +79,28 @@ def test_moves_of_an_activation_are_those_of_its_bytes() -> None:
     np.testing.assert_allclose(found, expected, atol=1.01 * OUT_STEP)
 
 
+def _behind(move: str) -> onnx.ModelProto:
+    """A product of an activation of 16 bits to which a move adds elements."""
+    g = QuantisedGraph(1)
+    x = g.pair(g.input("x", 1, 64, 16, 16), STEP, 5, np.int16)
+    if move == "concat":
+        x = g.op("Concat", x, g.constant(np.full((1, 16, 16, 16), 1.5), np.float32), axis=1)
+    else:
+        edges = g.constant(np.array([0, 0, 1, 2, 0, 0, 2, 1]), np.int64)
+        x = g.op("Pad", x, edges, g.constant(1.5 if move == "pad" else 0.0, np.float32))
+    return g.model(g.pair(g.conv(x, 80 if move == "concat" else 64, 64, pads=[0, 1, 1, 0]), OUT_STEP, 0, np.int16))
+
+
+@pytest.mark.parametrize(("move", "taken"), [("pad", False), ("concat", False), ("pad with zeros", True)])
+def test_what_a_move_adds_is_in_the_sums_once(move: str, taken: bool) -> None:
+    module = from_onnx(_behind(move).SerializeToString())
+    after, matches = wide_activations.counted(module)
+    assert bool(matches) == taken
+    inputs = {"x": np.random.default_rng(5).uniform(-2, 2, (1, 64, 16, 16)).astype(np.float32)}
+    (expected,), (found,) = (evaluate(each, inputs).values() for each in (module, after))
+    np.testing.assert_allclose(found, expected, atol=1.01 * OUT_STEP)
+
+
 @pytest.mark.parametrize("layer", ["conv", "flat"])
 def test_a_layer_of_16_bits_runs_on_the_core(layer: str) -> None:
     proto = model(layer, "uint16", 30000, size=32 if layer == "flat" else 16)

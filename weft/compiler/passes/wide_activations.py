@@ -51,7 +51,7 @@ def product_of_bytes(node: Call) -> Expr | None:
     parts = []
     for part in _bytes_of(x):
         for move in reversed(moves):
-            part = with_children(move, (part, *move.args[1:]))
+            part = with_children(move, (part,))
         parts.append(call(str(node.op), part, node.args[1], span=inner, **node.attrs))
     return call("nn.add", *parts, span=node.span)
 
@@ -61,8 +61,8 @@ def _below_moves(x: Expr) -> tuple[Call | None, list[Call]]:
     moves: list[Call] = []
     while isinstance(x, Call) and role_of(x) is not Role.DEQUANTISE:
         entry = operator_of(x)
-        if entry is None or entry.family is not Family.MOVE or not all(arg.static for arg in x.args[1:]):
-            return None, []
+        if entry is None or entry.family is not Family.MOVE or len(x.args) > 1 or x.attrs.get("value", 0) != 0:
+            return None, []  # what a move adds would be in the sums of both bytes
         moves.append(x)
         x = x.args[0]
     if not isinstance(x, Call) or x.args[0].dtype not in ("int16", "uint16") or x.dtype != "float32":
