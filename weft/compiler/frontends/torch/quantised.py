@@ -13,9 +13,35 @@ from .site import Site, rule
 Number = int | float
 
 
-def _scalar(site: Site, value: Expr | Number, dtype: str) -> Constant:
-    known = site.known(value, "the scale and the zero point") if isinstance(value, Expr) else value
-    return Constant(np.asarray(known).reshape(()).astype(numpy_dtype(dtype)))
+def _scalar(site: Site, value: Expr | Number, dtype: str) -> Expr:
+    """A scale or a zero point, which is a constant unless it is computed while the model runs."""
+    if isinstance(value, Expr) and not value.static:
+        return site.reshape(site.cast(value, dtype), ())
+    return Constant(np.asarray(_number(site, value)).reshape(()).astype(numpy_dtype(dtype)))
+
+
+def _number(site: Site, value: Expr | Number) -> Number:
+    known = site.known(value, "the scale and the zero point") if isinstance(value, Expr) else np.asarray(value)
+    return known.reshape(()).item()  # type: ignore[no-any-return]
+
+
+@rule("quantized_decomposed.choose_qparams.tensor", "quantized_decomposed.choose_qparams_symmetric.tensor")
+def _choose(site: Site, x: Expr, low: int, high: int, eps: float, dtype: str) -> tuple[Expr, Expr]:
+    """The scale and the zero point of the range that ``x`` has, both of one element."""
+    axes = tuple(range(len(x.shape)))
+    bottom = site("minimum", site.call("nn.reduce_min", x, axes=axes), 0)
+    top = site("maximum", site.call("nn.reduce_max", x, axes=axes), 0)
+    if site.op.endswith("symmetric.tensor"):
+        width = site("maximum", site("negative", bottom), top)
+        scale = site("maximum", site.cast(site("divide", width, (high - low) / 2), "float32"), eps)
+        zero: Expr = site.like(128 if dtype == "uint8" else 0, "int64")
+    else:
+        step = site("divide", site("subtract", top, bottom), high - low)
+        scale = site("maximum", site.cast(step, "float32"), eps)
+        below = site("round", site("divide", site.cast(bottom, "float32"), scale))
+        exact = site.call("nn.clip", site("subtract", site.like(low, below), below), low=float(low), high=float(high))
+        zero = site.cast(exact, "int64")
+    return site.reshape(site.cast(scale, "float64"), (1,)), site.reshape(zero, (1,))
 
 
 @rule("quantized_decomposed.quantize_per_tensor.default", "quantized_decomposed.quantize_per_tensor.tensor",
@@ -28,16 +54,20 @@ def _quantise(
     return site.call("quantise", _limited(site, x, step, offset, low, high), step, offset)
 
 
-def _limited(site: Site, x: Expr, scale: Constant, zero: Constant, low: int, high: int) -> Expr:
+def _limited(site: Site, x: Expr, scale: Expr, zero: Expr, low: Expr | int, high: Expr | int) -> Expr:
     least, most = limits(zero.dtype)
-    bottom, top = (_scalar(site, bound, "int64") if isinstance(bound, Expr) else bound for bound in (low, high))
-    low, high = (int(b.value) if isinstance(b, Constant) else int(b) for b in (bottom, top))
+    low, high = int(_number(site, low)), int(_number(site, high))
     if (low, high) == (least, most):
         return x
     if low < least or high > most:
         raise site.error(f"the range {low}..{high} is wider than {zero.dtype}")
-    ends = [float(np.float32((end - int(zero.value)) * float(scale.value))) for end in (low, high)]
-    return site.call("nn.clip", site.cast(x, "float32"), low=ends[0], high=ends[1])
+    x = site.cast(x, "float32")
+    if isinstance(scale, Constant) and isinstance(zero, Constant):
+        ends = [float(np.float32((end - int(zero.value)) * float(scale.value))) for end in (low, high)]
+        return site.call("nn.clip", x, low=ends[0], high=ends[1])
+    steps = site.cast(zero, "float32")
+    bottom, top = (site("multiply", site("subtract", site.like(end, steps), steps), scale) for end in (low, high))
+    return site("minimum", site("maximum", x, bottom), top)
 
 
 @rule("quantized_decomposed.dequantize_per_tensor.default", "quantized_decomposed.dequantize_per_tensor.tensor",
