@@ -106,6 +106,13 @@ def test_the_constant_is_in_the_scale() -> None:
         np.testing.assert_allclose(found.centred * found.scale[:, None], static_value(node), rtol=1e-6)
 
 
+def test_an_input_that_the_constant_drops() -> None:
+    found = static_weights(_times(np.array([1, 1, 0])), "x")
+    assert isinstance(found, Weights)
+    np.testing.assert_array_equal(found.centred, [[1, -3, 0], [5, 0, 0]])
+    np.testing.assert_allclose(found.scale, [0.5, 0.25])
+
+
 def test_what_is_no_factor_of_the_scales() -> None:
     for node in (
         _times(np.array([[3], [2]]), "nn.divide", turned=True),  # a constant over weights
