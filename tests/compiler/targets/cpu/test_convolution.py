@@ -9,10 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Call, Constant, Expr, TensorType, Var, call, evaluate
 from weft.compiler.graph.dtypes import numpy_dtype
+from weft.compiler.targets.cpu.convolution import CpuConvolutions
 from weft.compiler.targets.cpu.processor import host_target, named_target
+from weft.compiler.targets.cpu.products import choose_blocking
 from weft.compiler.targets.cpu.tiles import channels_together, convolution_tile, grouped_tile, pieces, rated_tiles
 from weft.compiler.targets.loops.convolution import data_block, result_block
 from weft.compiler.targets.loops.convolution_sums import whole_blocks
+from weft.compiler.targets.loops.kernels import Tile
 from weft.compiler.targets.loops.layouts import PREFERRED_BLOCKS
 
 from .programs import compiled
@@ -244,6 +247,21 @@ def test_any_number_of_channels_fills_its_tiles(processor: str) -> None:
         return whole / channels * min(cost for cost, _ in rated_tiles(56, whole, block, target))
 
     assert all(cycles(channels) <= 1.65 * cycles(256) for channels in range(36, 400))
+
+
+@pytest.mark.parametrize("width", [12, 14, 28, 56, 112])
+def test_sums_of_floats_leave_time_for_late_loads(width: int) -> None:
+    """With AVX2 tiles of four pixels had eight sums, which is just enough. Integers keep such tiles."""
+    target = named_target("x86-64-v3")
+    schedule = CpuConvolutions(target)
+
+    def sums(tile: Tile) -> int:
+        return tile.rows * len(pieces(tile.lanes, target.float_lanes))
+
+    assert sums(schedule.tile(width, 64, 16, "floats")) >= 10
+    assert sums(schedule.tile(28, 64, 16, "words")) == sums(schedule.tile(28, 64, 16, "bytes")) == 8
+    assert sums(choose_blocking((width * width, 256), 256, (True, True), True, target).tile) >= 10
+    assert schedule.tile(4, 24, 8, "bytes").rows == 4 > schedule.tile(4, 24, 8, "words").rows  # a register is kept
 
 
 @pytest.mark.parametrize("made", [3, 7, 21, 67, 127, 257, 402])

@@ -32,7 +32,7 @@ from .llvm.byte_products import byte_form
 from .processor import Processor
 from .products import MULTIPLY
 from .single_pixels import gather, loops_of_pixels, pixel_block
-from .tiles import channels_together, convolution_tile, grouped_tile, rated_tiles
+from .tiles import FLOAT_CHAINS, FMA_CHAINS, channels_together, convolution_tile, grouped_tile, rated_tiles
 from .winograd import arrange_winograd, chosen_blocks
 from .word_steps import SMALL_FILE, write_out_steps
 
@@ -81,12 +81,17 @@ class CpuConvolutions:
     def block(self, channels: int) -> int:
         return channels_together(channels, self.target)
 
-    def tile(self, width: int, channels: int, block: int, *, words: bool = False) -> Tile:
-        return convolution_tile(width, channels, block, self.target, self.kept(words))
+    def tile(self, width: int, channels: int, block: int, step: Step) -> Tile:
+        return convolution_tile(width, channels, block, self.target, *self.needs(step))
 
-    def kept(self, words: bool) -> int:
-        """Registers of a tile beside those for sums, weights and a value."""
-        return PRODUCTS_KEPT if words and self.words == "words" else 0
+    def rated(self, width: int, channels: int, block: int, step: Step) -> list[tuple[float, Tile]]:
+        """All tiles, with the cycles of a row of the image for one channel."""
+        return rated_tiles(width, channels, block, self.target, *self.needs(step))
+
+    def needs(self, step: Step) -> tuple[int, int]:
+        """Registers of a tile beside those for sums, weights and a value; and independent sums that keep the units
+        busy."""
+        return PRODUCTS_KEPT if step == "words" else 0, FLOAT_CHAINS if step == "floats" else FMA_CHAINS
 
     def grouped_tile(self, width: int, block: int) -> Tile:
         return grouped_tile(width, block, self.target)
@@ -124,15 +129,14 @@ class CpuConvolutions:
         copied = step == "floats" and self.target.registers <= SMALL_FILE and deep
         if not widened and not copied:
             return 0
-        words = widened == "words"
-        if self.tile(prod(sizes), channels, block, words=words).rows > MOST_STREAMS:
+        step = widened or step
+        if self.tile(prod(sizes), channels, block, step).rows > MOST_STREAMS:
             return 0
 
         def cost(pixels: int) -> float:
-            rated = rated_tiles(pixels, channels, block, self.target, self.kept(words))
-            return min((cycles for cycles, _ in rated), default=float(pixels))
+            return min((cycles for cycles, _ in self.rated(pixels, channels, block, step)), default=float(pixels))
 
-        return pixel_block(sizes, prod(taken) * WEIGHT_BYTES[widened or step], cost, self.target)
+        return pixel_block(sizes, prod(taken) * WEIGHT_BYTES[step], cost, self.target)
 
     def together(self, tile: Tile) -> int:
         width = self.target.float_lanes

@@ -21,11 +21,11 @@ from ..loops.kernels import Tile
 from ..loops.layouts import Layout
 from ..loops.pair_product import PairProductKernels
 from ..loops.placement import KernelKind
-from ..loops.product import Blocking, ProductKernels
+from ..loops.product import Blocking, ProductKernels, Step
 from .convolution import CpuConvolutions
 from .processor import Processor
 from .products import CpuProducts, blocking_of, rated_product_tiles
-from .tiles import pieces, rated_grouped_tiles, rated_tiles
+from .tiles import pieces, rated_grouped_tiles
 
 Answer = Tile | Blocking
 Point = Mapping[str, Any]
@@ -54,10 +54,9 @@ class _Asked:
 class _AskedConvolutions(CpuConvolutions):
     asked: _Asked = field(default_factory=_Asked)
 
-    def tile(self, width: int, channels: int, block: int, *, words: bool = False) -> Tile:
-        default = super().tile(width, channels, block, words=words)
-        rated = rated_tiles(width, channels, block, self.target, self.kept(words))
-        self.asked.answers = _default_first(default, rated)
+    def tile(self, width: int, channels: int, block: int, step: Step) -> Tile:
+        default = super().tile(width, channels, block, step)
+        self.asked.answers = _default_first(default, self.rated(width, channels, block, step))
         return default
 
     def grouped_tile(self, width: int, block: int) -> Tile:
@@ -113,7 +112,7 @@ def _ends_well(extent: int, block: int, tile: int) -> bool:
 class _GivenConvolutions(CpuConvolutions):
     given: Tile
 
-    def tile(self, width: int, channels: int, block: int, *, words: bool = False) -> Tile:
+    def tile(self, width: int, channels: int, block: int, step: Step) -> Tile:
         return self.given
 
     def grouped_tile(self, width: int, block: int) -> Tile:

@@ -19,7 +19,7 @@ from ..loops.product import ACC, LEFT, PANEL, Blocking, Step
 from .intrinsics import dot_product, element_product, outer_product, pair_product, word_product
 from .processor import Processor
 from .schedules import interleave_rows, reduce_rows, transpose_pairs, transpose_squares
-from .tiles import FMA_CHAINS, LARGEST_TILE_LANES, pieces
+from .tiles import FLOAT_CHAINS, LARGEST_TILE_LANES, pieces
 
 BLOCK_SHARE = 2
 """Rows of the first operand that are used for one panel after the other should stay in this part of the second-level
@@ -164,7 +164,7 @@ def rated_product_tiles(
         for height in range(1, highest + 1):
             if height > 1 and height * parts + parts + 1 > target.registers:
                 break
-            step = max(height * parts, height / target.core.loads + parts, FMA_CHAINS) + (height + parts) / 16
+            step = max(height * parts, height / target.core.loads + parts, FLOAT_CHAINS) + (height + parts) / 16
             cycles = -(-rows // height) * -(-columns // lanes) * step
             if constant and columns % lanes:
                 cycles *= PANEL_COPY_FACTOR

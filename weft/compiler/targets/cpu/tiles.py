@@ -10,7 +10,11 @@ from ..loops.layouts import MOST_UNUSED, PREFERRED_BLOCKS, filled_block
 from .processor import Processor
 
 FMA_CHAINS = 8
-"""Independent multiply-adds that keep the units of all common processors busy."""
+"""Independent sums that keep the units of all common processors busy."""
+
+FLOAT_CHAINS = 10
+"""The same of floats, and of all products of matrices. Eight are just enough for two units that need four cycles for a
+multiply-add of floats, unless a load is late. Integers are added up in one cycle."""
 
 WEIGHT_LOAD_CYCLES = 1.25
 """Cycles to load a register of weights: some loads miss the first-level cache."""
@@ -35,15 +39,20 @@ WORTH_FILLING = 0.92
 """Other blocks than the usual ones are worth it where tiles take this part of their cycles, or less."""
 
 
-def convolution_tile(width: int, channels: int, block: int, target: Processor, kept: int = 0) -> Tile:
+def convolution_tile(
+    width: int, channels: int, block: int, target: Processor, kept: int = 0, chains: int = FMA_CHAINS
+) -> Tile:
     """The tile with the fewest cycles for a row of the image: all registers but those for a step's weights and a value,
     which LLVM holds beside the sums; with more, sums would go to the stack and back in each step. Where tiles do not
-    divide the row, the last two overlap. ``kept``: further registers that a step takes."""
-    rated = rated_tiles(width, channels, block, target, kept)
+    divide the row, the last two overlap. ``kept``: further registers that a step takes. ``chains``: independent sums
+    that keep the units busy."""
+    rated = rated_tiles(width, channels, block, target, kept, chains)
     return min(rated, key=lambda each: (each[0], -each[1].rows))[1] if rated else Tile(1, block)
 
 
-def rated_tiles(width: int, channels: int, block: int, target: Processor, kept: int = 0) -> list[tuple[float, Tile]]:
+def rated_tiles(
+    width: int, channels: int, block: int, target: Processor, kept: int = 0, chains: int = FMA_CHAINS
+) -> list[tuple[float, Tile]]:
     """All tiles for which there are registers, with the cycles of a row of the image for one channel."""
     found = []
     for lanes in range(block, min(channels, LARGEST_TILE_LANES) + 1, block):
@@ -55,7 +64,7 @@ def rated_tiles(width: int, channels: int, block: int, target: Processor, kept: 
             if rows * parts + parts + 1 + kept > target.registers:
                 break
             loads = rows / target.core.loads + parts * load
-            cycles = max(rows * parts, loads, FMA_CHAINS) + LOADS_FELT * loads
+            cycles = max(rows * parts, loads, chains) + LOADS_FELT * loads
             alone = ALONE if parts == 1 and target.vector_bytes == ALONE_BYTES else 1.0
             found.append((-(-width // rows) * cycles * alone / lanes, Tile(rows, lanes)))
     return found

@@ -165,9 +165,8 @@ class ConvolutionSchedule(Protocol):
     def block(self, channels: int) -> int:
         """Channels that lie together, of so many; the last block may have some that nobody uses."""
 
-    def tile(self, width: int, channels: int, block: int, *, words: bool = False) -> Tile:
-        """For rows of ``width`` pixels and groups of ``channels``; its lanes are whole blocks, and divide a group.
-        ``words``: for bytes that are widened before."""
+    def tile(self, width: int, channels: int, block: int, step: Step) -> Tile:
+        """For rows of ``width`` pixels and groups of ``channels``; its lanes are whole blocks, and divide a group."""
 
     def grouped_tile(self, width: int, block: int) -> Tile:
         """Where a block holds several groups; its lanes are one block."""
@@ -241,7 +240,7 @@ class ConvolutionKernels:
                 taken = data.shape[1], data_layout.block
                 pixels = self.schedule.pixels(anchor.shape[2:], taken, own, block, step)
             row = pixels or anchor.shape[-1], own, block
-            tile = self.schedule.tile(*row)
+            tile = self.schedule.tile(*row, step)
         if pixels:
             weights = weights.reshape(*weights.shape[:2], 1, 1)
         sums = grouped_sums if group_channels else SUMS[step]
@@ -250,13 +249,15 @@ class ConvolutionKernels:
         if step == "bytes" and not (group_channels or pixels or prod(phases) > 1):
             plan = self._by_twos(anchor, weights)
         if plan is not None:
-            step, tile = self.schedule.words or step, self.schedule.tile(plan.positions, *row[1:], words=True)
+            step = self.schedule.words or step
+            tile = self.schedule.tile(plan.positions, *row[1:], step)
             sums, form = partial(winograd_sums, together=TOGETHER[step], plan=plan), winograd_form(plan)
         elif step == "bytes" and not group_channels:
             paired, form = self._paired(packed_bytes(weights, data_layout, tile), tile)
             sums = partial(byte_sums, paired=paired)
             if paired is None and self.schedule.words:
-                step, tile = self.schedule.words, self.schedule.tile(*row, words=True)
+                step = self.schedule.words
+                tile = self.schedule.tile(*row, step)
                 sums = partial(word_sums, together=TOGETHER[step])
         if pixels:
             flat, near = as_row(anchor, data, data_layout, weights, "int16" if step in WIDENED else data.dtype)
