@@ -12,6 +12,7 @@ from ...roundings import BESIDE, FLOAT32, HALF_UP, ROUNDINGS
 from ..graph import Module
 from ..scope import Scope
 from .cleanup import cse, dce, fold_constants
+from .computed_scales import computed_scales
 from .float32_by_integers import float32_by_integers
 from .fold_batch_norm import fold_batch_norm
 from .legalise import legalise_for
@@ -88,7 +89,7 @@ def integer_passes(
     roundings = BESIDE[rounding] if core else ROUNDINGS
     return [
         unroll_quantised_loops, fold_constants, simplify, fold_batch_norm, *windows, fold_constants, simplify, cse,
-        *([wide_activations] if wide else []), _float_loops(),
+        *([wide_activations] if wide else []), *([computed_scales] if core else []), _float_loops(),
         legalise_for(block, scope, volumes=volumes, tables=tables, core=core, roundings=roundings),
         *([float32_by_integers] if rounding == FLOAT32 else []), simplify, fold_constants, cse, dce,
     ]  # fmt: skip

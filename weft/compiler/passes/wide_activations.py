@@ -41,8 +41,8 @@ def product_of_bytes(node: Call) -> Expr | None:
     entry = operator_of(node)
     if entry is None or entry.integer is not weighted or node.static or not node.args[1].static:
         return None
-    x, moves = _below_moves(node.args[0])
-    if x is None or not _pays(node, entry.macs(node)):
+    x, moves = below_moves(node.args[0])
+    if x is None or not _of_16_bits(x) or not _pays(node, entry.macs(node)):
         return None
     weights = static_weights(node.args[1], str(node.op))
     if isinstance(weights, Refusal) or not _in_a_byte(weights.centred):
@@ -56,19 +56,23 @@ def product_of_bytes(node: Call) -> Expr | None:
     return call("nn.add", *parts, span=node.span)
 
 
-def _below_moves(x: Expr) -> tuple[Call | None, list[Call]]:
-    """The dequantise of 16 bits, by one scale, that a value is below moves of its elements; and these moves."""
+def below_moves(x: Expr) -> tuple[Call | None, list[Call]]:
+    """The dequantise that a value is below moves of its elements, and these moves, the last one first; None for what is
+    no such value. What a move adds is 0."""
     moves: list[Call] = []
     while isinstance(x, Call) and role_of(x) is not Role.DEQUANTISE:
         entry = operator_of(x)
         if entry is None or entry.family is not Family.MOVE or len(x.args) > 1 or x.attrs.get("value", 0) != 0:
-            return None, []  # what a move adds would be in the sums of both bytes
+            return None, []  # other elements are no multiples of the scale
         moves.append(x)
         x = x.args[0]
-    if not isinstance(x, Call) or x.args[0].dtype not in ("int16", "uint16") or x.dtype != "float32":
-        return None, []
-    _, scale, zero = x.args
-    return (x, moves) if scale.static and zero.static and not scale.shape else (None, [])
+    return (x, moves) if isinstance(x, Call) else (None, [])
+
+
+def _of_16_bits(x: Call) -> bool:
+    q, scale, zero = x.args
+    known = scale.static and zero.static and not scale.shape
+    return known and q.dtype in ("int16", "uint16") and x.dtype == "float32"
 
 
 def _in_a_byte(values: Array) -> bool:

@@ -91,3 +91,28 @@ def test_a_range_that_is_wider_than_the_type_is_refused() -> None:
 
     with pytest.raises(weft.WeftError, match=r"the range 0..200 is wider than int8"):
         from_torch(Wide(), torch.randn(4)).module({})
+
+
+def test_products_of_such_ranges_run_on_the_core() -> None:
+    """As PT2E writes a linear layer with dynamic quantisation."""
+
+    class Linear(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("w", torch.randint(-127, 128, (20, 32), dtype=torch.int8))
+            self.register_buffer("scales", torch.rand(20) * 0.01 + 0.005)
+            self.register_buffer("zeros", torch.zeros(20, dtype=torch.int64))
+            self.bias = nn.Parameter(torch.randn(20))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            real = Quantised("uint8")(x)[3].float()
+            ops = torch.ops.quantized_decomposed
+            w = ops.dequantize_per_channel(self.w, self.scales, self.zeros, 0, -127, 127, torch.int8)
+            return nn.functional.gelu(nn.functional.linear(real, w, self.bias))
+
+    torch.manual_seed(5)
+    x, layer = torch.randn(2, 3, 32) + 0.5, Linear()
+    compiled = weft.compile(from_torch(layer, x), target="accel", config="tiny")
+    assert sum(each.macs for each in compiled.layers if each.device == "core") == 2 * 3 * 32 * 20
+    (found,) = weft.load(compiled, device="fsim").run({"x": x.numpy()}).values()
+    np.testing.assert_allclose(found, layer(x).detach().numpy(), atol=0.01)
