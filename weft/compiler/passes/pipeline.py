@@ -20,6 +20,7 @@ from .manager import Pass, PassManager, PassRecord
 from .plain_windows import plain_windows, windows_of_volumes
 from .plugins import insert_passes
 from .resized import resized
+from .scales_of_channels import scales_of_channels
 from .scans import scan_bodies, unroll_quantised_loops
 from .simplify import simplify
 from .wide_activations import wide_activations
@@ -89,7 +90,8 @@ def integer_passes(
     roundings = BESIDE[rounding] if core else ROUNDINGS
     return [
         unroll_quantised_loops, fold_constants, simplify, fold_batch_norm, *windows, fold_constants, simplify, cse,
-        *([wide_activations] if wide else []), *([computed_scales] if core else []), _float_loops(),
+        *([wide_activations] if wide else []), *([computed_scales, scales_of_channels] if core else []),
+        _float_loops(),
         legalise_for(block, scope, volumes=volumes, tables=tables, core=core, roundings=roundings),
         *([float32_by_integers] if rounding == FLOAT32 else []), simplify, fold_constants, cse, dce,
     ]  # fmt: skip
