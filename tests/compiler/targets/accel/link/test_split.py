@@ -125,8 +125,9 @@ def test_cuts_are_those_that_are_fastest_on_the_cores_ports(tmp_path: Path) -> N
     ],
 )
 def test_what_are_no_ports_is_refused(options: dict[str, Any], message: str) -> None:
+    core = {} if "cores" in options else {"config": TINY}
     with pytest.raises(CompileError, match=message):
-        weft.compile(DIGITS, TINY, **options)
+        weft.compile(DIGITS, **core, **options)
 
 
 def test_wrong_numbers_of_cores_are_refused() -> None:
