@@ -48,7 +48,7 @@ def test_blocks_grow_with_the_second_level() -> None:
     small, large = (with_caches(Cache(32 << 10, 8), Cache(size << 10, 8)) for size in (256, 2048))
     of = [choose_blocking((4096, 512), 1024, (True, True), False, each).rows for each in (small, large)]
     assert of[0] < of[1]
-    tiles = [CpuAttention(each).tiles((1, 2048, 64), 64, 2000, True) for each in (small, large)]
+    tiles = [CpuAttention(each).tiles((1, 2048, 64), 64, 2048, True) for each in (small, large)]
     assert tiles[0].block < tiles[1].block
     assert (tiles[0].packed, tiles[1].packed) == (True, False)
 

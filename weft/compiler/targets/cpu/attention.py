@@ -34,8 +34,7 @@ class CpuAttention:
         # Scores of a block, unless one tile has more, stay in the second-level cache.
         wanted = max(-(-BLOCKS_WANTED // prod(outer)), -(-queries * keys * 4 // self.target.second.nbytes))
         block = block_size(queries, rows, wanted)
-        meet = FLOAT_BYTES * keys % self.target.nearest.way_bytes == 0  # the parts of a key share a few lines
-        packed = not plain or meet or depth * keys * FLOAT_BYTES > self.target.second.nbytes // KEYS_SHARE
+        packed = not plain or depth * keys * 4 > self.target.second.nbytes // KEYS_SHARE
         return AttentionTiles(rows, self._lanes(keys, rows), self._lanes(width, rows), block, packed)
 
     def _lanes(self, columns: int, rows: int) -> int:

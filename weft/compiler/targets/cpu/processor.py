@@ -10,10 +10,23 @@ from typing import TYPE_CHECKING, Any
 from ....imports import IMPORTS
 from ..errors import CompileError
 from ..loops.fusion_limits import FusionLimits
-from .caches import Cache, system_caches
 
 if TYPE_CHECKING:
     from ...graph.ir import Call
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A level of caches, as large as one core sees it. ``ways``: lines that rows a multiple of `way_bytes` apart share.
+    ``line``: bytes."""
+
+    nbytes: int
+    ways: int
+    line: int = 64
+
+    @property
+    def way_bytes(self) -> int:
+        return self.nbytes // self.ways
 
 
 @dataclass(frozen=True)
@@ -199,14 +212,12 @@ def host_described(account: Path = Path("/proc/cpuinfo")) -> object:
     told = {name.strip(): value.strip() for name, _, value in lines if name.strip() in TOLD}
     if not any(name in told for name in FEATURES_TOLD):
         return host_target()
-    return os.environ.get(PRETENDED), os.uname().machine, told, system_caches()
+    return os.environ.get(PRETENDED), os.uname().machine, told
 
 
 def _host() -> Processor:
-    """This machine's, with the caches that the system tells of; else those of the table."""
     features = _llvm().get_host_cpu_features()
-    found = _described(_llvm().get_process_triple(), _llvm().get_host_cpu_name(), features.flatten())
-    return replace(found, core=replace(found.core, caches=system_caches() or found.core.caches))
+    return _described(_llvm().get_process_triple(), _llvm().get_host_cpu_name(), features.flatten())
 
 
 def named_target(name: str) -> Processor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +13,7 @@ from .....cache import cache_key, kept, look_up
 from .....content import content_digest
 from ...llvm.optimise import optimised
 from ...sources import sources_digest
-from ..processor import USUAL_CORE, Processor
+from ..processor import Processor
 from .half_functions import HALF_FUNCTIONS
 
 
@@ -27,9 +26,8 @@ def code_key(target: Processor, *program: Any) -> str:
 
 @lru_cache(maxsize=16)
 def _digest_of(target: Processor, *others: Any) -> str:
-    """What `content_digest` says of a processor, which takes as long as all of a kernel, and of others. Code does not
-    depend on caches, but for what the kernel's text says."""
-    return content_digest(replace(target, core=USUAL_CORE), *others)
+    """What `content_digest` says of a processor, which takes as long as all of a kernel, and of others."""
+    return content_digest(target, *others)
 
 
 def machine(target: Processor) -> llvm.TargetMachine:
