@@ -131,12 +131,20 @@ def profile(
 
     ``dram``: the memory that the run had, which the memory bounds follow from; by default as fast as the core's bus.
     ``starts``: the cycle in which each program starts; by default, as the one before it ends. Raises
-    :class:`DeviceError` if there is no program or a run recorded no trace, and for a model that is split: its programs
-    are parts of layers, not layers.
+    :class:`DeviceError` if there is no program or a run recorded no trace, for a model that is split, whose programs
+    are parts of layers, and for stages of unlike cores.
     """
     refuse_split(model)
     if not runs:
         raise DeviceError(f"{model.name} has no program on the core, so there are no cycles to account for")
+    return account(model, runs, device, dram, starts=starts)
+
+
+def account(
+    model: CompiledModel, runs: Sequence[StepRun], device: str, dram: DramModel | None = None, *,
+    starts: Sequence[int] = (),
+) -> Profile:  # fmt: skip
+    """As :func:`profile`, of any stages: cycles are those of each stage's own core, bounds those of the first."""
     memory = dram or DramModel.of(model.on_core.config)
     layers: list[LayerProfile] = []
     programs: list[tuple[int, ProgramCycles]] = []

@@ -20,7 +20,7 @@ from ..hw.programs import disassemble
 from ..hw.system_config import SystemConfig
 from ..runtime.colours import CLASS_OF_CAUSE, CLASS_OF_KIND, WORDS
 from ..runtime.module import StepRun
-from ..runtime.profile import LayerProfile, Profile, profile
+from ..runtime.profile import LayerProfile, Profile, account
 from ..runtime.profile_cycles import CLASSES, Cause, ProgramCycles, totals
 from ..runtime.profile_timeline import Timeline, timeline
 from ..runtime.profile_whatif import predict_runs
@@ -85,7 +85,7 @@ def side(
         if model.shared_by > 1:
             model = as_one_core_has_it(model, busiest)
     programs = _programs(model, dram)
-    measured = profile(model, [each.run for each in programs.values()], "model", dram) if programs else None
+    measured = account(model, [each.run for each in programs.values()], "model", dram) if programs else None
     found = flow(whole, _instructions(whole) if programs else {})
     numbers = {id(layer): number for number, layer in enumerate(model.layers)}
     profiles = {} if measured is None else {numbers[id(item.layer)]: item for item in measured.layers}
