@@ -27,6 +27,7 @@ from weft.sim.system_timing import cycles_together
 from weft.sim.timing import predict
 
 from ....onnx_models import FloatModel, quantise
+from ..link.test_stages import bytes_first
 
 DIGITS = Path(__file__).parents[5] / "examples" / "digits" / "digits.onnx"
 
@@ -201,17 +202,6 @@ def longest_stage(model: weft.CompiledModel, ports: tuple[int, ...]) -> int:
     stages = [[(step.program, step.program_offset) for step in model.programs if step.stage == stage]
               for stage in range(model.stages)]  # fmt: skip
     return max(cycles_of_stages(stages, model.on_core.cores, ports, SLOW, Job(together=cycles_together)))
-
-
-def bytes_first(folder: Path) -> Path:
-    """A network whose layers of many bytes come first."""
-    network, value = FloatModel((1, 16, 24, 24)), "x"
-    for _ in range(4):
-        value = network.op("Relu", network.conv(value, 16, 16, kernel=1))
-    for _ in range(4):
-        value = network.op("Relu", network.conv(value, 16, 16))
-    quantise(network.build(value), folder)
-    return folder / "quantised.onnx"
 
 
 def test_cuts_are_for_the_ports_that_unlike_cores_share(tmp_path: Path) -> None:
