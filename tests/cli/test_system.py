@@ -39,6 +39,17 @@ def test_a_model_runs_on_all_cores_and_says_who_waited(pair: Path, tmp_path: Pat
     assert (tmp_path / "out.npz").exists()
 
 
+@pytest.mark.parametrize("way", [(), ("--split", "2"), ("--stages", "2")])
+def test_a_run_has_a_timeline_of_all_cores(way: tuple[str, ...], pair: Path, tmp_path: Path) -> None:
+    result = weft("run", MODEL, "-c", "tiny", *way, "--system", pair, "--trace", "t.json", "--json", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    told = json.loads(result.stdout)
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert names == {"core 0", "core 1", "bus of port 0"}
+    assert max(event["ts"] + event["dur"] for event in events if event["ph"] == "X") == told["cycles"]
+
+
 def test_an_item_is_split_over_all_cores(pair: Path, tmp_path: Path) -> None:
     result = weft("run", MODEL, "-c", "tiny", "--split", "2", "--system", pair, "--json", folder=tmp_path)
     assert result.returncode == 0, result.stderr
@@ -103,7 +114,10 @@ def test_a_model_that_cores_share_is_profiled(way: str, pair: Path, tmp_path: Pa
     report = (tmp_path / "out" / "report.txt").read_text()
     for text in ("waits for 0", "waits for 1", "turns in which most is lost" if way == "split" else "stages"):
         assert text in report
-    assert {each.name for each in (tmp_path / "out").iterdir()} == {"report.txt", "timeline.png", "timeline.svg"}
+    assert "what the arrays wait for in programs" in report
+    assert "who has the bus" in report
+    files = {"report.txt", "timeline.png", "timeline.svg", "trace.perfetto.json.gz"}
+    assert {each.name for each in (tmp_path / "out").iterdir()} == files
     told = json.loads(weft(*command, "--json", folder=tmp_path).stdout)
     assert (told["items"], len(told["cores"]), told["system"]) == (1 if way == "split" else 6, 2, "pair")
     assert all(core["busy"] <= told["cycles"] for core in told["cores"])
@@ -146,9 +160,13 @@ def test_a_page_has_the_cores_of_a_system(pair: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_is_named(pair: Path, tmp_path: Path) -> None:
-    result = weft("run", MODEL, "-c", "tiny", "--system", pair, "--trace", "t.json", folder=tmp_path)
-    assert result.returncode == 1
-    assert "--record and --trace are of one core" in result.stderr
+    for words, problem in (
+        (["--record", "r.wrec"], "--record: a recording has the programs of one core; hint: run without --system"),
+        (["--trace", "t.json", "-d", "rtl"], "--trace: the timing model has the trace of several cores, not 'rtl'"),
+    ):
+        result = weft("run", MODEL, "-c", "tiny", "--system", pair, *words, folder=tmp_path)
+        assert result.returncode == 1
+        assert problem in result.stderr
     result = weft("run", MODEL, "-c", "pynq", "--system", pair, folder=tmp_path)
     assert "core 0 is a 'tiny'" in result.stderr
     pair.write_text('{"cores": ["tiny", 5]}')

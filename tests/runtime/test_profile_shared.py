@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,8 +16,9 @@ from weft.runtime.errors import DeviceError
 from weft.runtime.pipeline_module import PipelineModule
 from weft.runtime.plots import write_shared_plot
 from weft.runtime.profile_shared import ITEMS_A_STAGE, SharedProfile, profile_shared, window_start
-from weft.runtime.profile_shared_report import core_records, turn_records
+from weft.runtime.profile_shared_report import cause_records, core_records, turn_records
 from weft.runtime.split_module import SplitModule
+from weft.runtime.trace_system import PROGRAMS, write_shared
 from weft.sim.dram import DramModel
 from weft.sim.dram_kinds import parse_dram_kind
 
@@ -99,6 +103,59 @@ def test_records_say_who_waits_for_whom(measured: Measured) -> None:
     else:
         assert [turn["core_0"] is None for turn in turns] == [False, True]
         assert "conv1" in turns[0]["layers"]
+
+
+@pytest.fixture(scope="module")
+def traced(measured: Measured) -> SharedProfile:
+    profile, _ = measured
+    return profile_shared(profile.model, profile.config, MEMORY, trace=True)
+
+
+def test_traces_change_no_cycle_and_have_every_run(measured: Measured, traced: SharedProfile) -> None:
+    assert measured[0] == replace(traced, ports=())
+    for own in traced.work:
+        for work in own:
+            assert work.trace is not None
+            activity, events = work.trace.activity, work.trace.events
+            cycles: Counter[int] = Counter()
+            for use in activity:
+                cycles[int(use["engine"])] += int(use["cycles"])
+            assert set(cycles.values()) == {work.cycles}
+            assert sorted(events["number"].tolist()) == list(range(len(work.step.layer_of) - 1))  # FINISH is none
+            assert events["retire"].max(initial=0) <= work.cycles
+    sums = [sum(count for name, count in record.items() if name not in ("core", "busy")) for record in
+            cause_records(traced)]  # fmt: skip
+    assert sums == [traced.busy(core) for core in range(2)]
+
+
+def test_words_on_a_shared_bus_are_those_of_the_programs(measured: Measured, traced: SharedProfile) -> None:
+    _, module = measured
+    assert len(traced.ports) == (len(set(traced.config.ports)) == 1)
+    for port in traced.ports:
+        for core, use in enumerate(module.use()):
+            words = [port.words(core, writes=kind) for kind in (False, True)]
+            assert [each * TINY.bus_bytes for each in words] == [use.bytes_read, use.bytes_written]
+            spans = [range(work.start, work.stop) for work in traced.work[core]]
+            starts = port.uses["start"][port.uses["cores"] == 1 << core]
+            assert all(any(start in span for span in spans) for start in starts.tolist())
+
+
+def test_the_timeline_has_every_core_its_waits_and_every_bus(traced: SharedProfile, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    slices = write_shared(traced, path)
+    events = json.loads(path.read_text())["traceEvents"]
+    assert sum(event["ph"] == "X" for event in events) == slices
+    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert names == {"core 0", "core 1", *(f"bus of port {port.port}" for port in traced.ports)}
+    for core in range(2):
+        own = [event for event in events if event["ph"] == "X" and event["pid"] == core]
+        spans = sorted((each["ts"], each["ts"] + each["dur"]) for each in own if each["tid"] == PROGRAMS)
+        assert (spans[0][0], spans[-1][1]) == (0, traced.cycles)
+        assert all(before[1] == after[0] for before, after in pairwise(spans))
+        works = [event for event in own if event["tid"] < PROGRAMS]
+        assert all(any(work.start <= event["ts"] < work.stop for work in traced.work[core]) for event in works)
+    arrows = Counter(event["id"] for event in events if event.get("cat") == "token")
+    assert set(arrows.values()) == {2}
 
 
 def test_turns_go_on_where_the_host_starts_again(model: weft.CompiledModel) -> None:

@@ -86,7 +86,7 @@ def test_words_on_the_bus_are_the_bytes_of_the_cores(measured: SystemProfile) ->
                 assert port.words(number, writes=False) == read
             else:
                 assert read - several <= port.words(number, writes=False) < read
-    assert [record["core"] for record in bus_records(measured)].count("several") == len(measured.ports)
+    assert [record["core"] for record in bus_records(measured.ports)].count("several") == len(measured.ports)
     for record in core_records(measured):
         if record["bursts_read"] is not None:
             assert (record["bursts_shared"] > 0) == shares

@@ -22,7 +22,7 @@ from weft.sim.fuzz_relay import compare_relay, random_relay_case, relay_memory_b
 from weft.sim.relay_fsim import run_relay
 from weft.sim.relay_run import RelayResult
 from weft.sim.relay_timing import predict_relay, spans_of
-from weft.sim.relay_waits import relay_waits
+from weft.sim.relay_waits import by_core, waits_between
 from weft.sim.system_fsim import FunctionalSystem
 from weft.sim.system_rtl import RtlSystem
 from weft.sim.system_run import CoreProgram
@@ -338,7 +338,7 @@ def test_who_waited_for_whom() -> None:
         (range(30, 60), range(80, 110), range(150, 180)),
         (range(80, 100), range(130, 150), range(200, 220)),
     )
-    first, second, third = relay_waits(plan, spans)
+    first, second, third = map(by_core, waits_between(plan, spans))
     assert first == {0: 40, 2: 60}  # room in the window of the first item, which core 2 leaves at 100
     assert second == {1: 60, 0: 10 + 20}
     assert third == {2: 60, 1: 60 + 10 + 30}

@@ -7,12 +7,14 @@ from typing import Any
 from rich.text import Text
 
 from ..hw.system_config import load_system
-from ..progress import progress
+from ..progress import Updates, progress
 from ..runtime.errors import DeviceError
 from ..runtime.plots import write_shared_plot, write_system_plot
 from ..runtime.profile_dram import dram_record, dram_table
 from ..runtime.profile_report import cause_table, memory_note
 from ..runtime.profile_shared import SharedProfile, profile_shared
+from ..runtime.profile_shared_report import cause_records as shared_cause_records
+from ..runtime.profile_shared_report import cause_table as shared_cause_table
 from ..runtime.profile_shared_report import core_records as shared_core_records
 from ..runtime.profile_shared_report import core_table as shared_core_table
 from ..runtime.profile_shared_report import turn_records, turn_table
@@ -26,10 +28,12 @@ from ..runtime.profile_system_report import (
     layer_table,
 )
 from ..runtime.system_module import check_cores
-from ..runtime.trace_system import write_system
+from ..runtime.trace_system import write_shared, write_system
 from .output import check_folders, err, out, print_json, print_report, wide_console
 from .profile_core import opened
 from .tools import ProfileRequest
+
+TRACE = "trace.perfetto.json.gz"
 
 
 def profile_on_system(request: ProfileRequest) -> None:
@@ -46,13 +50,13 @@ def profile_on_system(request: ProfileRequest) -> None:
         compiled, dram, _ = opened(request, status)
         if compiled.shared_by > 1 or compiled.stages > 1:
             status.update("running on all cores")
-            _profile_shared(request, profile_shared(compiled, system, dram))
+            _profile_shared(request, profile_shared(compiled, system, dram, trace=True), status)
             return
         check_cores(compiled, system)
         status.update("running on all cores")
         measured = profile_system(compiled, system, dram)
         slowest = max(measured.cores, key=lambda each: each.together.cycles)
-        tables = [core_table(measured), bus_table(measured), layer_table(measured), cause_table(slowest.together)]
+        tables = [core_table(measured), bus_table(measured.ports), layer_table(measured), cause_table(slowest.together)]
         rows = dram_record(dram, [measured.dram_use], measured.cycles)
         if rows is not None:
             tables.append(dram_table(rows))
@@ -61,7 +65,7 @@ def profile_on_system(request: ProfileRequest) -> None:
         status.update(f"writing {folder}")
         folder.mkdir(parents=True, exist_ok=True)
         print_report(tables, folder / "report.txt")
-        slices = write_system(compiled, measured, folder / "trace.perfetto.json.gz")
+        slices = write_system(compiled, measured, folder / TRACE)
         try:
             write_system_plot(measured, folder)
         except DeviceError as error:
@@ -70,15 +74,19 @@ def profile_on_system(request: ProfileRequest) -> None:
         print_json({**system_record(measured), **({} if rows is None else {"dram": rows})})
         return
     wide_console().print(*tables)
-    out.print(f"wrote {folder}; its trace ({slices:,} slices) opens at https://ui.perfetto.dev", markup=False)
+    out.print(f"wrote {folder}; {opens(slices)}", markup=False)
 
 
-def _profile_shared(request: ProfileRequest, measured: SharedProfile) -> None:
-    """Tables and picture of cores that share a model."""
+def _profile_shared(request: ProfileRequest, measured: SharedProfile, status: Updates) -> None:
+    """Tables, picture and trace of cores that share a model."""
     folder = request.folder
-    tables = [shared_core_table(measured), turn_table(measured)]
+    tables = [shared_core_table(measured), turn_table(measured), shared_cause_table(measured)]
+    if measured.ports:
+        tables.append(bus_table(measured.ports))
+    status.update(f"writing {folder}")
     folder.mkdir(parents=True, exist_ok=True)
     print_report(tables, folder / "report.txt")
+    slices = write_shared(measured, folder / TRACE)
     try:
         write_shared_plot(measured, folder)
     except DeviceError as error:
@@ -87,7 +95,12 @@ def _profile_shared(request: ProfileRequest, measured: SharedProfile) -> None:
         print_json(shared_record(measured))
         return
     wide_console().print(*tables)
-    out.print(f"wrote {folder}", markup=False)
+    out.print(f"wrote {folder}; {opens(slices)}", markup=False)
+
+
+def opens(slices: int) -> str:
+    """Where to look at a trace."""
+    return f"its trace ({slices:,} slices) opens at https://ui.perfetto.dev"
 
 
 def shared_record(profile: SharedProfile) -> dict[str, Any]:
@@ -100,6 +113,8 @@ def shared_record(profile: SharedProfile) -> dict[str, Any]:
         "starts": profile.starts,
         "cores": shared_core_records(profile),
         "turns": turn_records(profile),
+        "causes": shared_cause_records(profile),
+        "bus": bus_records(profile.ports),
     }
 
 
@@ -111,6 +126,6 @@ def system_record(profile: SystemProfile) -> dict[str, Any]:
         "cycles": profile.cycles,
         "throughput": profile.throughput,
         "cores": core_records(profile),
-        "bus": bus_records(profile),
+        "bus": bus_records(profile.ports),
         "layers": layer_records(profile),
     }

@@ -179,8 +179,9 @@ def run(
     if inputs is not None:
         arrays_in(inputs)  # a file that is none is told before the model is compiled
     if system is not None:
-        from .system_options import for_system
+        from .system_options import check_record_and_trace, for_system
 
+        check_record_and_trace(record, trace, device)
         chosen = for_system(source, chosen, load_system(system))
     if memory is not None:
         parse_dram_kind(memory)
@@ -190,12 +191,10 @@ def run(
             kernels=kernels, signature=signature,
         )  # fmt: skip
         if system is not None:
-            if record is not None or trace is not None:
-                raise DeviceError("--record and --trace are of one core", hint="run without --system")
             from .run_system import run_on_system
 
             dram = _memory(compiled, latency, bandwidth, memory)
-            run_on_system(compiled, system, device, dram, inputs, seed, output, request, status, as_json=as_json)
+            run_on_system(compiled, system, device, dram, inputs, seed, output, request, trace, status, as_json=as_json)
             return
         if inputs is None and isinstance(compiled, OpenModel) and not compiled.decided_by:
             compiled = compiled.at(least_sizes(compiled))

@@ -16,8 +16,10 @@ from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import check_inputs, read_inputs
 from ..runtime.pipeline_module import PipelineModule
+from ..runtime.profile_shared import profile_shared
 from ..runtime.split_module import SplitModule
 from ..runtime.system_module import SystemModule
+from ..runtime.trace_system import write_shared, write_system
 from ..sim.dram import DramModel
 from .output import out, print_json, table
 from .waves import finished_waves, write_waves
@@ -32,13 +34,14 @@ COLUMNS = ("core", "port", "items", "cycles", "alone", "waited", "MB read", "MB 
 
 def run_on_system(
     compiled: CompiledModel | OpenModel, system: Path, device: str | None, dram: DramModel | None,
-    inputs: Path | None, seed: int, output: Path | None, waves: WaveRequest | None, status: Updates, *,
-    as_json: bool,
+    inputs: Path | None, seed: int, output: Path | None, waves: WaveRequest | None, trace: Path | None,
+    status: Updates, *, as_json: bool,
 ) -> None:  # fmt: skip
     """Run an item on each core, or of a model in stages as many items as cores through all of them, or of one that is
     split an item on all, and print results, cycles and who waited for the bus.
 
-    Random items differ from core to core; those of a file are the same on all. ``waves``: a waveform of the run.
+    Random items differ from core to core; those of a file are the same on all. ``waves``: a waveform of the run;
+    ``trace``: its timeline by the timing model, with all cores and the buses that they share.
     """
     if isinstance(compiled, OpenModel):
         raise DeviceError(compiled.openness, hint=compiled.way_out("by --shape NAME=1x3x224x224"))
@@ -57,6 +60,9 @@ def run_on_system(
         results = module.run(items)
     finally:  # what failed is what one wants to look at
         looked = finished_waves(module.device)
+    if trace is not None:
+        status.update(f"writing {trace}")
+        slices = _write_trace(module, len(items), trace)
     if output is not None:
         write_arrays(
             output, {f"{name}_{number}": value for number, each in enumerate(results) for name, value in each.items()}
@@ -75,8 +81,17 @@ def run_on_system(
             text = np.array2string(value, threshold=24, precision=5)
             shape = f"{dtype_name(value.dtype)}{list(value.shape)}"
             out.print(f"{kind} {number}, {name}: {shape}\n{text}", highlight=False, markup=False)
+    if trace is not None:
+        out.print(f"wrote {trace} ({slices:,} slices); open it at https://ui.perfetto.dev", markup=False)
     for line in ([f"wrote {output}"] if output is not None else []) + ([looked] if looked else []):
         out.print(line, markup=False, soft_wrap=True)
+
+
+def _write_trace(module: Module, items: int, path: Path) -> int:
+    if isinstance(module, SystemModule):
+        return write_system(module.model, module.profile(), path)
+    measured = profile_shared(module.model, module.config, module.device.dram, items=items, trace=True)
+    return write_shared(measured, path)
 
 
 def _speed(module: Module, items: int) -> str:

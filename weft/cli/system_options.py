@@ -6,8 +6,20 @@ from pathlib import Path
 
 from ..compiler.targets.errors import CompileError
 from ..hw.system_config import SystemConfig
+from ..runtime.errors import DeviceError
 from .source import is_artifact
 from .target_options import Chosen
+
+
+def check_record_and_trace(record: Path | None, trace: Path | None, device: str | None) -> None:
+    """:class:`DeviceError` for what a system cannot keep, before anything is compiled."""
+    if record is not None:
+        raise DeviceError("a recording has the programs of one core", at="--record",
+                          hint="run without --system to record them; of several cores --waves shows the signals, and "
+                          "--device rtl beside fsim whether results are the same")  # fmt: skip
+    if trace is not None and device not in (None, "fsim"):
+        raise DeviceError(f"the timing model has the trace of several cores, not {device!r}", at="--trace",
+                          hint="leave out --device: the model has the cycles of the system's RTL")  # fmt: skip
 
 
 def for_system(source: Path, chosen: Chosen, system: SystemConfig) -> Chosen:

@@ -17,7 +17,7 @@ from ..hw.system_config import SystemConfig
 from ..imports import IMPORTS
 from ..sim.dram import DramModel
 from ..sim.relay_run import RelayResult, one_after_the_other
-from ..sim.relay_waits import relay_waits
+from ..sim.relay_waits import by_core, waits_between
 from ..sim.system_run import CoreProgram, SystemResult
 from ..sim.timing import predict
 from .device import Progress, memory_of
@@ -268,7 +268,7 @@ class PipelineModule:
         runs begin."""
         if self.relayed is None or not self.relayed.spans:
             return ()
-        return tuple(map(dict, relay_waits(self._plan(len(self.relayed.spans[0])), self.relayed.spans)))
+        return tuple(map(by_core, waits_between(self._plan(len(self.relayed.spans[0])), self.relayed.spans)))
 
     def _plan(self, items: int) -> RelayPlan:
         return pipeline_plan(self.model, self.config, items)

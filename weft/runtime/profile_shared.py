@@ -6,7 +6,6 @@ end, or for a start.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,12 +14,15 @@ from ..hw.relay_plan import RelayPlan
 from ..hw.system_config import SystemConfig
 from ..sim.dram import DramModel
 from ..sim.relay_timing import predict_relay
-from ..sim.relay_waits import waits_to_end
-from ..sim.system_run import NOTHING
+from ..sim.relay_waits import Wait, by_core, waits_to_end
+from ..sim.result import RunResult, Trace
+from ..sim.system_run import NOTHING, BusUse
 from ..sim.system_timing import predict_system
 from ..sim.timing import predict
 from ..sim.timing_ports import TimedProgram
+from .module import StepRun
 from .pipeline_module import check_stages, pipeline_plan, relays_stages, window_count
+from .profile_system import PortProfile, joined_uses
 from .split_module import check_split, stretches_of
 from .system_device import window_pitch
 from .system_module import constant_pages
@@ -31,18 +33,25 @@ ITEMS_A_STAGE = 3
 
 @dataclass(frozen=True)
 class Work:
-    """A run of a program by a core, in cycles of the whole run. ``turn``: which of its core's programs of an item."""
+    """A run of a program by a core, in cycles of the whole run. ``turn``: which of its core's programs of an item.
+    ``trace``: where one was asked for, in cycles of the program."""
 
     step: CoreStep
     turn: int
     item: int
     start: int
     stop: int
+    trace: Trace | None = field(default=None, compare=False, repr=False)
 
     @property
     def cycles(self) -> int:
         """From its begin to its end."""
         return self.stop - self.start
+
+    @property
+    def run(self) -> StepRun:
+        """As a program on one core, with its trace."""
+        return StepRun(self.step, RunResult(self.cycles, None, 0, 0, trace=self.trace))
 
 
 @dataclass(frozen=True)
@@ -53,13 +62,14 @@ class SharedProfile:
         Of all items, without time of the host.
     work
         Of each core its runs, in their order.
-    waits
-        Of each core, the cycles without a program by the core whose end it waited for; its own number stands for what
-        starts take.
+    waiting
+        Of each core, its cycles without a program, in their order.
     alone
         Of each core, the cycles of its programs of an item, on one that has its memory alone.
     starts
         By the host.
+    ports
+        The bus of each port that several cores share, where traces were asked for.
     """
 
     model: CompiledModel
@@ -67,9 +77,16 @@ class SharedProfile:
     items: int
     cycles: int
     work: tuple[tuple[Work, ...], ...]
-    waits: tuple[Mapping[int, int], ...]
+    waiting: tuple[tuple[Wait, ...], ...]
     alone: tuple[int, ...]
     starts: int
+    ports: tuple[PortProfile, ...] = ()
+
+    @property
+    def waits(self) -> tuple[Mapping[int, int], ...]:
+        """Of each core, the cycles without a program by the core whose end it waited for; its own number stands for
+        what starts take."""
+        return tuple(map(by_core, self.waiting))
 
     def busy(self, core: int) -> int:
         """Cycles in programs."""
@@ -80,23 +97,32 @@ class SharedProfile:
         return self.busy(core) - self.items * self.alone[core]
 
 
-def profile_shared(model: CompiledModel, config: SystemConfig, dram: DramModel) -> SharedProfile:
-    """Run an item of a model that is split, or :data:`ITEMS_A_STAGE` items a stage of one in stages, by the timing
-    model, whose cycles are those of the system's RTL. :class:`DeviceError` for a system that cannot."""
-    run = _Run(model, config, dram)
+def profile_shared(
+    model: CompiledModel, config: SystemConfig, dram: DramModel, *, items: int | None = None, trace: bool = False
+) -> SharedProfile:
+    """Run ``items`` (one of a model that is split, or :data:`ITEMS_A_STAGE` a stage of one in stages) by the timing
+    model, whose cycles are those of the system's RTL. :class:`DeviceError` for a system that cannot. ``trace``: of each
+    run of a program, and of the bus of ports that cores share."""
+    run = _Run(model, config, dram, trace)
     if model.shared_by > 1:
         check_split(model, config)
-        items, starts = 1, _split(run)
+        count = 1 if items is None else items
+        starts = sum(_split(run, item) for item in range(count))
     else:
         check_stages(model, config)
-        items = ITEMS_A_STAGE * model.stages
-        starts = _stages(run, items)
+        count = ITEMS_A_STAGE * model.stages if items is None else items
+        starts = _stages(run, count)
     alone = [0] * len(config.cores)
     for step in model.programs:
         cycles = predict(model.on_core.config_of(step), step.program, dram, offset=step.program_offset).cycles or 0
         alone[step.core if model.shared_by > 1 else step.stage] += cycles
-    waits = tuple(map(dict, run.waits))
-    return SharedProfile(model, config, items, run.now, tuple(map(tuple, run.work)), waits, tuple(alone), starts)
+    ports = tuple(
+        PortProfile(port, config.cores_of(port), joined_uses(*zip(*run.bus[port], strict=True)), run.now)
+        for port in range(config.port_count)
+        if trace and len(config.cores_of(port)) > 1
+    )
+    work, waiting = tuple(map(tuple, run.work)), tuple(map(tuple, run.waiting))
+    return SharedProfile(model, config, count, run.now, work, waiting, tuple(alone), starts, ports)
 
 
 @dataclass
@@ -106,13 +132,17 @@ class _Run:
     model: CompiledModel
     config: SystemConfig
     dram: DramModel
+    trace: bool
     now: int = 0
     work: list[list[Work]] = field(default_factory=list)
-    waits: list[Counter[int]] = field(default_factory=list)
+    waiting: list[list[Wait]] = field(default_factory=list)
+    bus: list[list[tuple[BusUse | None, int]]] = field(default_factory=list)
+    """Of each port, what its bus did from which cycle on."""
 
     def __post_init__(self) -> None:
         self.work = [[] for _ in self.config.cores]
-        self.waits = [Counter() for _ in self.config.cores]
+        self.waiting = [[] for _ in self.config.cores]
+        self.bus = [[] for _ in range(self.config.port_count)]
         split = self.model.shared_by > 1 and self.config.shared_reads
         self.shared = constant_pages(self.model.on_core) if split else NOTHING
 
@@ -121,30 +151,40 @@ class _Run:
         programs: list[TimedProgram | None] = [None] * len(self.config.cores)
         for core, (step, _, item) in steps.items():
             programs[core] = replace(timed(step), window_start=window_start(self.model, self.config, item))
-        done = predict_system(self.config, programs, self.dram, shared=self.shared)
+        done = predict_system(self.config, programs, self.dram, shared=self.shared, trace=self.trace)
+        self._use(done.bus)
         ends = {core: own.cycles or 0 for core, own in enumerate(done.cores) if own is not None}
         last = max(ends, key=ends.__getitem__)
         for core in range(len(self.config.cores)):
             if core in steps:
-                step, turn, item = steps[core]
-                self.work[core].append(Work(step, turn, item, self.now, self.now + ends[core]))
-            if core != last:
-                self.waits[core][last] += ends[last] - ends.get(core, 0)
+                (step, turn, item), own = steps[core], done.cores[core]
+                trace = None if own is None else own.trace
+                self.work[core].append(Work(step, turn, item, self.now, self.now + ends[core], trace))
+            if ends.get(core, 0) < ends[last]:
+                self.waiting[core].append(Wait(last, self.now + ends.get(core, 0), self.now + ends[last]))
         self.now += ends[last]
 
-    def relayed(self, plan: RelayPlan, steps: Sequence[Sequence[CoreStep]], runs: int, first: int | None) -> None:
-        """Programs that the cores start themselves. ``first``: the turn of the first of ``steps``; None for stages,
-        where a run is an item."""
+    def relayed(
+        self, plan: RelayPlan, steps: Sequence[Sequence[CoreStep]], runs: int, first: tuple[int, int] | None
+    ) -> None:
+        """Programs that the cores start themselves. ``first``: turn and item of the first of ``steps``; None for
+        stages, where a run is an item."""
         programs = [[timed(step) for step in own] for own in steps]
-        done = predict_relay(self.config, plan, programs, runs, self.dram, shared=self.shared)
+        done = predict_relay(self.config, plan, programs, runs, self.dram, shared=self.shared, trace=self.trace)
+        self._use(done.bus)
         for core, (own, spans, waits) in enumerate(zip(steps, done.spans, waits_to_end(plan, done.spans), strict=True)):
             for number, span in enumerate(spans):
-                turn, item = (0, number) if first is None else (first + number, 0)
-                self.work[core].append(
-                    Work(own[number % len(own)], turn, item, self.now + span.start, self.now + span.stop)
-                )
-            self.waits[core] += waits
+                turn, item = (0, number) if first is None else (first[0] + number, first[1])
+                trace = done.traces[core][number] if done.traces else None
+                begin, end = self.now + span.start, self.now + span.stop
+                self.work[core].append(Work(own[number % len(own)], turn, item, begin, end, trace))
+            self.waiting[core] += [Wait(wait.core, self.now + wait.start, self.now + wait.stop) for wait in waits]
         self.now += done.cycles or 0
+
+    def _use(self, bus: Sequence[BusUse | None]) -> None:
+        """What the buses did from cycle ``now`` on."""
+        for port, uses in enumerate(bus):
+            self.bus[port].append((uses, self.now))
 
 
 def window_start(model: CompiledModel, config: SystemConfig, item: int) -> int:
@@ -159,16 +199,16 @@ def timed(step: CoreStep) -> TimedProgram:
     return TimedProgram(code=step.program, offset=step.program_offset)
 
 
-def _split(run: _Run) -> int:
+def _split(run: _Run, item: int) -> int:
     """An item of a model that is split; how often the host starts."""
     stretches, _ = stretches_of(run.model, relay=run.config.relay)
     for stretch in stretches:
         first = stretch.turns[0][0].turn
         if run.config.relay:
             plan = RelayPlan.barrier(len(run.config.cores))
-            run.relayed(plan, list(zip(*stretch.turns, strict=True)), len(stretch.turns), first)
+            run.relayed(plan, list(zip(*stretch.turns, strict=True)), len(stretch.turns), (first, item))
         else:
-            run.together({step.core: (step, first, 0) for step in stretch.turns[0]})
+            run.together({step.core: (step, first, item) for step in stretch.turns[0]})
     return len(stretches)
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from itertools import groupby
 
+import numpy as np
 from rich.console import RenderableType
 
 from ..compiler.model import CompiledModel, CoreStep
+from .colours import CAUSE_NAMES
+from .profile_cycles import Cause, ProgramCycles, totals
 from .profile_shared import SharedProfile, Work
 from .tables import Record, count, records_table, share, words
 
@@ -53,6 +56,30 @@ def core_table(profile: SharedProfile) -> RenderableType:
     )
     own = [{**record, f"for_{core}": None} for core, record in enumerate(core_records(profile))]
     return records_table(title, columns, own)
+
+
+def cause_records(profile: SharedProfile) -> list[Record]:
+    """For each core, of a profile with traces, its cycles in programs by what its array did or waited for."""
+    records: list[Record] = []
+    for core, own in enumerate(profile.work):
+        sums = np.zeros(len(Cause), np.int64)
+        for work in own:
+            queue = profile.model.on_core.config_of(work.step).queue_depth
+            edges = np.array([0, work.cycles])
+            sums += totals(edges, [ProgramCycles(work.run, queue).causes], [len(Cause)])[0]
+        causes = {cause.name.lower(): int(sums[cause]) for cause in Cause if cause is not Cause.RAMP}
+        records.append({"core": str(core), "busy": profile.busy(core), **causes})
+    return records
+
+
+def cause_table(profile: SharedProfile) -> RenderableType:
+    """:func:`cause_records`."""
+    shown = [cause for cause in Cause if cause is not Cause.RAMP]
+    columns = [
+        words("core"), count("busy", "cycles in programs"),
+        *(count(cause.name.lower(), CAUSE_NAMES[cause], zero="·") for cause in shown),
+    ]  # fmt: skip
+    return records_table("what the arrays wait for in programs (cycles)", columns, cause_records(profile))
 
 
 def turn_records(profile: SharedProfile) -> list[Record]:

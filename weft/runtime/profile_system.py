@@ -16,6 +16,7 @@ from ..compiler.model import CompiledModel
 from ..hw.system_config import SystemConfig
 from ..sim.dram import DramModel
 from ..sim.dram_interface import DramUse
+from ..sim.result import BUS_USE
 from ..sim.system_run import NOTHING, BusUse, SystemResult
 from ..sim.system_timing import predict_system
 from ..sim.timing_ports import TimedProgram
@@ -153,7 +154,7 @@ def profile_system(model: CompiledModel, config: SystemConfig, dram: DramModel) 
         for core in range(len(config.cores))
     )
     ports = tuple(
-        PortProfile(port, config.cores_of(port), _joined([each.bus[port] for each in results], starts), cycles)
+        PortProfile(port, config.cores_of(port), joined_uses([each.bus[port] for each in results], starts), cycles)
         for port in range(config.port_count)
         if len(config.cores_of(port)) > 1
     )
@@ -176,9 +177,9 @@ def _core_profile(
     return CoreProfile(core, port, together, alone, runs, asked if uses else None, joined if uses else None)
 
 
-def _joined(parts: Sequence[BusUse | None], starts: Sequence[int]) -> BusUse:
-    """The uses of one bus by program after program, by kind and in order of time."""
-    moved = []
+def joined_uses(parts: Sequence[BusUse | None], starts: Sequence[int]) -> BusUse:
+    """The uses of one bus by program after program, which begin in these cycles, by kind and in order of time."""
+    moved = [np.zeros(0, BUS_USE)]
     for part, start in zip(parts, starts, strict=True):
         assert part is not None
         own = part.copy()

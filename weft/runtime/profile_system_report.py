@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import RenderableType
 
 from .colours import CAUSE_NAMES
 from .profile_cycles import Cause
-from .profile_system import SystemProfile
+from .profile_system import PortProfile, SystemProfile
 from .tables import Record, count, records_table, share, words
 
 LAYERS_SHOWN = 12
@@ -43,10 +45,10 @@ def core_table(profile: SystemProfile) -> RenderableType:
     return records_table(title, columns, core_records(profile))
 
 
-def bus_records(profile: SystemProfile) -> list[Record]:
+def bus_records(ports: Sequence[PortProfile]) -> list[Record]:
     """For each port that cores share, and each core on it, parts of the run in which its words pass."""
     records: list[Record] = []
-    for port in profile.ports:
+    for port in ports:
         rows: list[tuple[str, int | None]] = [(str(core), core) for core in port.cores]
         for name, core in [*rows, ("several", None)]:
             reads, writes = (port.words(core, writes=kind) for kind in (False, True))
@@ -63,13 +65,13 @@ def bus_records(profile: SystemProfile) -> list[Record]:
     return records
 
 
-def bus_table(profile: SystemProfile) -> RenderableType:
+def bus_table(ports: Sequence[PortProfile]) -> RenderableType:
     """:func:`bus_records`."""
     columns = [
         count("port"), words("core"), count("words_read", "words read"), count("words_written", "words written"),
         share("reads", "of all cycles: reads"), share("writes"),
     ]  # fmt: skip
-    return records_table("who has the bus", columns, bus_records(profile))
+    return records_table("who has the bus", columns, bus_records(ports))
 
 
 def layer_records(profile: SystemProfile) -> list[Record]:

@@ -7,9 +7,9 @@ each turn, or, where cores start each other, each stretch of turns between which
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ..compiler.model import CompiledModel, CorePart, CoreStep, HostStep
@@ -18,7 +18,7 @@ from ..hw.system_config import SystemConfig
 from ..imports import IMPORTS
 from ..sim.dram import DramModel
 from ..sim.relay_run import RelayResult
-from ..sim.relay_waits import waits_to_end
+from ..sim.relay_waits import by_core, waits_to_end
 from ..sim.result import RunResult
 from ..sim.system_run import NOTHING, SystemResult
 from ..sim.timing import predict
@@ -191,11 +191,8 @@ class SplitModule:
         programs begin."""
         if not all(done.spans for done in self.relayed):
             return ()
-        waits: list[Counter[int]] = [Counter() for _ in self.config.cores]
-        for done in self.relayed:
-            for core, own in enumerate(waits_to_end(self._plan, done.spans)):
-                waits[core] += own
-        return tuple(map(dict, waits)) if self.relayed else ()
+        stretches = [waits_to_end(self._plan, done.spans) for done in self.relayed]
+        return tuple(by_core(chain.from_iterable(own)) for own in zip(*stretches, strict=True))
 
     def _alone(self) -> list[list[RunResult]]:
         """Of each core an item's programs, on one that has its memory alone, by the timing model."""

@@ -21,6 +21,7 @@ import numpy as np
 from ..compiler.model import CompiledModel
 from ..files import written_whole
 from ..hw.assembly import format_instruction
+from ..hw.config import CoreConfig
 from ..hw.isa import ENGINE_NAMES, Engine, Instruction, Load, Vector
 from ..hw.programs import disassemble
 from .errors import DeviceError
@@ -84,28 +85,32 @@ def write_events(path: str | Path, label: str, events: Iterable[str]) -> int:
     return slices
 
 
-def run_events(model: CompiledModel, run: StepRun, process: int, origin: int, title: str) -> Iterator[str]:
-    """The events of one program, called ``title``, as JSON text: there may be millions, most of them alike."""
+def run_events(
+    model: CompiledModel, run: StepRun, process: int, origin: int, title: str, number: int = 0
+) -> Iterator[str]:
+    """The events of one program, called ``title``, as JSON text: there may be millions, most of them alike.
+    ``number``: of the run, where a process has several."""
     trace = run.result.trace
     if trace is None:
         return
-    instructions = disassemble(model.config, run.step.program)
+    config = model.on_core.config_of(run.step)
+    instructions = disassemble(config, run.step.program)
     used: dict[int, str] = {}
     tracks: dict[int, list[tuple[int, int]]] = {}
     drawn: dict[int, tuple[int, int, int]] = {}
-    for engine, number, start, retire in sorted(trace.events.tolist(), key=lambda event: (event[2], event[1])):
+    for engine, instruction, start, retire in sorted(trace.events.tolist(), key=lambda event: (event[2], event[1])):
         track = engine * _TRACKS_AN_ENGINE + _free_track(tracks.setdefault(engine, []), start, retire)
         used[track] = ENGINE_NAMES[engine]
-        drawn[number] = (track, start, max(start, retire - 1))
-        layer, tile = int(run.step.layer_of[number]), int(run.step.tile_of[number])
+        drawn[instruction] = (track, start, max(start, retire - 1))
+        layer, tile = int(run.step.layer_of[instruction]), int(run.step.tile_of[instruction])
         name = model.layers[layer].name if layer >= 0 else "set-up"
         arguments = {
-            "instruction": int(number),
-            "assembly": format_instruction(instructions[number]),
+            "instruction": int(instruction),
+            "assembly": format_instruction(instructions[instruction]),
             "nodes": ", ".join(model.layers[layer].nodes) if layer >= 0 else "",
             "tile": tile,
         }
-        label = _string(f"{name} · tile {tile} · {instruction_name(instructions[number])}")
+        label = _string(f"{name} · tile {tile} · {instruction_name(instructions[instruction])}")
         text = json.dumps(arguments, separators=(",", ":"), ensure_ascii=False)
         yield (
             f'{{"name":{label},"cat":"{ENGINE_NAMES[engine]}","ph":"X","ts":{origin + start},'
@@ -113,19 +118,19 @@ def run_events(model: CompiledModel, run: StepRun, process: int, origin: int, ti
         )
     names = {kind: name.lower() for name, kind in KINDS.items()}
     for place, token in enumerate(tokens(instructions, trace.events)):
-        arrow = f'"name":"token","cat":"token","id":{process << 32 | place},"pid":{process}'
+        arrow = f'"name":"token","cat":"token","id":{(process << 20 | number) << 24 | place},"pid":{process}'
         track, _, end = drawn[token.sender]
         yield f'{{"ph":"s",{arrow},"tid":{track},"ts":{origin + end}}}'
         track, start, _ = drawn[token.receiver]
         yield f'{{"ph":"f","bp":"e",{arrow},"tid":{track},"ts":{origin + start}}}'
-    yield from _counters(model, run, instructions, process, origin)
+    yield from _counters(config, run, instructions, process, origin)
     for engine, kind, start, cycles in trace.activity.tolist():
         track = engine * _TRACKS_AN_ENGINE + _ACTIVITY_TRACK
         used[track] = f"{ENGINE_NAMES[engine]} activity"
         yield plain_slice(names[kind], "activity", origin + start, cycles, process, track)
     if len(trace.activity):
         used[_CAUSE_TRACK] = "what the array waits for"
-        causes = ProgramCycles(run, model.config.queue_depth).causes
+        causes = ProgramCycles(run, config.queue_depth).causes
         ends = [*causes.starts[1:].tolist(), causes.end]
         for start, end, cause in zip(causes.starts.tolist(), ends, causes.values.tolist(), strict=True):
             yield plain_slice(Cause(cause).name.lower(), "cause", origin + start, end - start, process, _CAUSE_TRACK)
@@ -134,7 +139,7 @@ def run_events(model: CompiledModel, run: StepRun, process: int, origin: int, ti
 
 
 def _counters(
-    model: CompiledModel, run: StepRun, instructions: Sequence[Instruction], process: int, origin: int
+    config: CoreConfig, run: StepRun, instructions: Sequence[Instruction], process: int, origin: int
 ) -> Iterator[str]:
     """DRAM bytes a cycle of each engine, a value where it changes."""
     if run.result.trace is None or not run.result.cycles:
@@ -142,7 +147,7 @@ def _counters(
     cycles = run.result.cycles
     width = max(COUNTER_CYCLES, -(-cycles // COUNTER_POINTS))
     edges = np.append(np.arange(0, cycles, width), cycles)
-    for engine, moved in traffic(model.config, instructions, run.result.trace.events, edges).items():
+    for engine, moved in traffic(config, instructions, run.result.trace.events, edges).items():
         rates = [*np.round(moved / np.diff(edges), 3).tolist(), 0.0]
         verb = "written" if engine is Engine.STORE else "read"
         before = None

@@ -6,10 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..compiler.model import CompiledModel
+from .profile_shared import SharedProfile, Work
 from .profile_system import PortProfile, SystemProfile
 from .trace import metadata, plain_slice, run_events, write_events
 
 READS, WRITES = 0, 1
+
+PROGRAMS = 900
+"""The track of a core that says which program it runs, or for which core it waits; engines have those below."""
 
 
 def write_system(model: CompiledModel, profile: SystemProfile, path: str | Path) -> int:
@@ -27,6 +31,36 @@ def write_system(model: CompiledModel, profile: SystemProfile, path: str | Path)
             process += 1
 
     return write_events(path, f"{profile.name} on {profile.config.name}", events())
+
+
+def write_shared(profile: SharedProfile, path: str | Path) -> int:
+    """The timeline of cores that share a model, with traces: of each core its programs and waits, below them what its
+    engines do in them; and each bus that cores share. As :func:`write_system`."""
+
+    def events() -> Iterator[str]:
+        for core in range(len(profile.config.cores)):
+            yield from _core_events(profile, core)
+        for number, port in enumerate(profile.ports, len(profile.config.cores)):
+            yield from _bus_events(port, number)
+
+    return write_events(path, f"{profile.model.name} on {profile.config.name}", events())
+
+
+def _core_events(profile: SharedProfile, core: int) -> Iterator[str]:
+    title = f"core {core}"
+    for number, work in enumerate(profile.work[core]):
+        yield plain_slice(_name(profile, work), "program", work.start, work.cycles, core, PROGRAMS)
+        yield from run_events(profile.model, work.run, core, work.start, title, number)
+    for wait in profile.waiting[core]:
+        name = "starts" if wait.core == core else f"waits for core {wait.core}"
+        yield plain_slice(name, "wait", wait.start, wait.stop - wait.start, core, PROGRAMS)
+    yield metadata("process_name", core, 0, "name", title)
+    yield metadata("thread_name", core, PROGRAMS, "name", "programs and waits")
+
+
+def _name(profile: SharedProfile, work: Work) -> str:
+    turn = f"turn {work.turn}" if profile.model.shared_by > 1 else f"stage {work.step.stage}"
+    return f"item {work.item}, {turn}"
 
 
 def _bus_events(port: PortProfile, process: int) -> Iterator[str]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ..hw.relay_plan import RelayPlan, settings_of_plan, settings_of_turns
 from ..hw.system_config import SystemConfig
 from .dram_interface import DramUse
 from .errors import SimulationError
-from .result import RunResult
-from .system_run import CoreProgram, check_programs
+from .result import RunResult, Trace
+from .system_run import BusUse, CoreProgram, check_programs
 
 Host = Callable[[int], None]
 """Called with the number of a run that all cores have ended."""
@@ -30,6 +30,10 @@ class RelayResult:
         that counts no single runs.
     cycles
         From the first begin to the last end; ``None`` where the simulator does not model time.
+    traces
+        Of each core, those of its runs, where they were recorded.
+    bus
+        As of :class:`~weft.sim.system_run.SystemResult`.
     """
 
     ended: tuple[int, ...]
@@ -37,6 +41,8 @@ class RelayResult:
     spans: tuple[tuple[range, ...], ...] = ()
     cycles: int | None = None
     dram: DramUse | None = None
+    traces: tuple[tuple[Trace | None, ...], ...] = field(default=(), compare=False, repr=False)
+    bus: tuple[BusUse | None, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def faults(self) -> dict[int, RunResult]:

@@ -16,25 +16,29 @@ from .timing_ports import TimedProgram, predict_relayed
 
 def predict_relay(
     config: SystemConfig, plan: RelayPlan, programs: Sequence[Sequence[TimedProgram]], runs: int,
-    dram: DramModel | None = None, *, shared: range = range(0), every_cycle: bool = False,
+    dram: DramModel | None = None, *, shared: range = range(0), trace: bool = False, every_cycle: bool = False,
 ) -> RelayResult:  # fmt: skip
     """Predict ``runs`` runs of each core, in turn of its programs; their ``start`` says nothing. Errors as of
-    :func:`~weft.sim.system_timing.predict_system` and :func:`~weft.sim.relay_run.check_relay`."""
+    :func:`~weft.sim.system_timing.predict_system` and :func:`~weft.sim.relay_run.check_relay`. ``trace``: of each run,
+    of the bus of each port that cores share, and of a DRAM with banks."""
     check_relay(config, plan, programs, runs)
     memory = dram or DramModel.of(config.cores[0])
     if memory.jitter or memory.reorder:
         raise SimulationError("the timing model of cores that start each other knows no jitter and no reordering",
                               hint="use a memory without them, or RtlSystem")  # fmt: skip
     if memory.banks is not None or config.port_count < len(config.cores):
-        return predict_relayed(config, plan, programs, runs, memory, shared=shared, every_cycle=every_cycle)
+        return predict_relayed(
+            config, plan, programs, runs, memory, shared=shared, trace=trace, every_cycle=every_cycle
+        )
     alone = [
-        [predict(core, program.code, memory, offset=program.offset) for program in own]
+        [predict(core, program.code, memory, offset=program.offset, trace=trace) for program in own]
         for core, own in zip(config.cores, programs, strict=True)
     ]
     spans = spans_of(plan, [[result.cycles or 0 for result in own] for own in alone], runs)
     cycles = max(each[-1].stop for each in spans)
     last = tuple(of_run(own, runs - 1) for own in alone)
-    return RelayResult((runs,) * len(spans), last, spans, cycles)
+    traces = tuple(tuple(of_run(own, run).trace for run in range(runs)) for own in alone) if trace else ()
+    return RelayResult((runs,) * len(spans), last, spans, cycles, traces=traces)
 
 
 def spans_of(plan: RelayPlan, cycles: Sequence[Sequence[int]], runs: int) -> tuple[tuple[range, ...], ...]:

@@ -99,14 +99,14 @@ int64_t weft_timing_predict_shared(const WeftTimingProgram* programs, const Weft
 
 void weft_timing_shared_delete(void* machine) { delete static_cast<weft::SystemMachine*>(machine); }
 
-uint64_t weft_timing_shared_events(void* machine, uint64_t place, const WeftEvent** first) {
-    const auto& events = static_cast<weft::SystemMachine*>(machine)->model(place).events();
+uint64_t weft_timing_shared_events(void* machine, uint64_t place, uint64_t run, const WeftEvent** first) {
+    const auto& events = static_cast<weft::SystemMachine*>(machine)->model(place, run).events();
     *first = events.data();
     return events.size();
 }
 
-uint64_t weft_timing_shared_activity(void* machine, uint64_t place, const WeftActivity** first) {
-    const auto& activity = static_cast<weft::SystemMachine*>(machine)->model(place).activity();
+uint64_t weft_timing_shared_activity(void* machine, uint64_t place, uint64_t run, const WeftActivity** first) {
+    const auto& activity = static_cast<weft::SystemMachine*>(machine)->model(place, run).activity();
     *first = activity.data();
     return activity.size();
 }

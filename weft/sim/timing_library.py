@@ -76,10 +76,10 @@ def timing_library() -> ctypes.CDLL:
     loaded.weft_dram_delete.argtypes = [ctypes.c_void_p]
     loaded.weft_timing_shared_delete.restype = None
     loaded.weft_timing_shared_delete.argtypes = [ctypes.c_void_p]
-    for name in ("shared_events", "shared_activity", "shared_bus"):
+    for name, numbers in (("shared_events", 2), ("shared_activity", 2), ("shared_bus", 1)):
         function = getattr(loaded, f"weft_timing_{name}")
         function.restype = ctypes.c_uint64
-        function.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p]
+        function.argtypes = [ctypes.c_void_p, *[ctypes.c_uint64] * numbers, ctypes.c_void_p]
     loaded.weft_timing_delete.restype = None
     loaded.weft_timing_delete.argtypes = [ctypes.c_void_p]
     for name in ("timing_events", "timing_activity", "timing_shared_commands", "dram_commands"):

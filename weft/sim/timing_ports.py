@@ -52,6 +52,8 @@ class Together:
     dram: DramUse | None
     evaluated: int
     spans: tuple[tuple[range, ...], ...] = ()
+    traces: tuple[tuple[Trace, ...], ...] = ()
+    """With a relay: of each core, those of its runs."""
 
 
 def predict_together(
@@ -104,9 +106,12 @@ def predict_together(
         None if relay is None else ctypes.byref(_described(relay, runs, 1 + len(later))), spans,
     )  # fmt: skip
     commands, busy = None, {}
+    traces: tuple[tuple[Trace, ...], ...] = ()
     try:
-        traces = [_trace(library, machine, place) for place in range(len(ran))] if machine else [None] * len(ran)
         if machine:
+            traces = tuple(
+                tuple(_trace(library, machine, place, run) for run in range(runs)) for place in range(len(ran))
+            )
             busy = {
                 port: _bus(library, machine, port, [core for core, _ in ran if config.ports[core] == port])
                 for port in arbiters
@@ -123,8 +128,8 @@ def predict_together(
                               hint="run each on the functional simulator, which names them")  # fmt: skip
     return Together(
         {
-            core: replace(result_of(config.cores[core], result), trace=recorded)
-            for (core, _), result, recorded in zip(ran, results, traces, strict=True)
+            core: replace(result_of(config.cores[core], result), trace=traces[place][-1] if traces else None)
+            for place, ((core, _), result) in enumerate(zip(ran, results, strict=True))
         },
         {
             core: PortUse(*(int(getattr(used, name)) for name, _ in used._fields_))
@@ -140,22 +145,25 @@ def predict_together(
             tuple(range(span.start, span.start + span.cycles) for span in spans[place * runs :][:runs])
             for place in range(len(ran))
         ),
+        traces,
     )
 
 
 def predict_relayed(
     config: SystemConfig, plan: RelayPlan, programs: Sequence[Sequence[TimedProgram]], runs: int, dram: DramModel, *,
-    shared: range = range(0), every_cycle: bool = False,
+    shared: range = range(0), trace: bool = False, every_cycle: bool = False,
 ) -> RelayResult:  # fmt: skip
     """Cores that start each other, stepped together; as for :func:`~weft.sim.relay_timing.predict_relay`."""
     ports = range(config.port_count)
     first, *later = zip(*programs, strict=True)
     done = predict_together(
-        config, ports, first, dram, shared=shared, every_cycle=every_cycle, relay=plan, runs=runs, later=later
-    )
+        config, ports, first, dram, shared=shared, trace=trace, every_cycle=every_cycle, relay=plan, runs=runs,
+        later=later,
+    )  # fmt: skip
     last = tuple(done.results[core] for core in range(len(programs)))
     cycles = max(each[-1].stop for each in done.spans)
-    return RelayResult((runs,) * len(programs), last, done.spans, cycles, done.dram)
+    bus = tuple(done.bus.get(port) for port in ports) if trace else ()
+    return RelayResult((runs,) * len(programs), last, done.spans, cycles, done.dram, done.traces, bus)
 
 
 def _described(plan: RelayPlan, runs: int, turns: int) -> Any:
@@ -165,10 +173,10 @@ def _described(plan: RelayPlan, runs: int, turns: int) -> Any:
     return relay
 
 
-def _trace(library: ctypes.CDLL, machine: ctypes.c_void_p, place: int) -> Trace:
+def _trace(library: ctypes.CDLL, machine: ctypes.c_void_p, place: int, run: int) -> Trace:
     return in_order(
-        records(library, machine, "timing_shared_events", EVENT, place),
-        records(library, machine, "timing_shared_activity", ACTIVITY, place),
+        records(library, machine, "timing_shared_events", EVENT, place, run),
+        records(library, machine, "timing_shared_activity", ACTIVITY, place, run),
     )
 
 

@@ -40,6 +40,7 @@ class SystemMachine {
         }
         for (unsigned i = 0; i < count; ++i) {
             models_.push_back(nullptr);
+            before_.emplace_back();
             starts_.push_back(0);
             begin_run(i, i, programs[i], relay_.starts(i, programs[i].start));
         }
@@ -112,7 +113,10 @@ class SystemMachine {
         return -1;
     }
 
-    const CoreModel& model(uint64_t core) const { return *models_[core]; }
+    // A core's run with this number; with a trace all are kept, without one the last.
+    const CoreModel& model(uint64_t core, uint64_t run) const {
+        return run < before_[core].size() ? *before_[core][run] : *models_[core];
+    }
     const std::vector<WeftBusUse>& bus(uint64_t port) const { return ports_[port]->bus(); }
     const Banks* banks() const { return banks_.get(); }
 
@@ -125,6 +129,7 @@ class SystemMachine {
     MemoryPort& port_of(unsigned core) { return *ports_[places_[core].port]; }
 
     void begin_run(unsigned i, uint64_t which, WeftTimingProgram program, Cycle start) {
+        if (trace_ && models_[i] && starts_[i] != kNever) before_[i].push_back(std::move(models_[i]));
         program.start = starts_[i] = start;
         models_[i] = std::make_unique<CoreModel>(*program.core, decoded_[which], uint32_t(program.offset), trace_);
         port_of(i).connect(places_[i].place, *models_[i], program);
@@ -161,6 +166,7 @@ class SystemMachine {
     RelayModel relay_;
     const bool trace_;
     std::vector<std::unique_ptr<CoreModel>> models_;
+    std::vector<std::vector<std::unique_ptr<CoreModel>>> before_;  // of each core, its runs before the last one
     std::vector<Cycle> starts_;
     std::vector<Place> places_;
     std::vector<std::unique_ptr<MemoryPort>> ports_;

@@ -84,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         "shared-profile-turns-begin-again", "runtime/profile_shared.py", "wrong index",
-        "(first + number, 0)", "(number, 0)", SHARED,
+        "(first[0] + number, first[1])", "(number, first[1])", SHARED,
     ),
     Mutant(
         "shared-profile-stretches-at-once", "runtime/profile_shared.py", "wrong order",
@@ -93,6 +93,14 @@ MUTANTS = (
     Mutant(
         "shared-profile-alone-on-core-0", "runtime/profile_shared.py", "wrong index",
         "alone[step.core if model.shared_by > 1 else step.stage]", "alone[step.core]", SHARED,
+    ),
+    Mutant(
+        "shared-trace-arrows-of-the-first-run", "runtime/trace.py", "wrong index",
+        "(process << 20 | number) << 24 | place", "process << 44 | place", SHARED,
+    ),
+    Mutant(
+        "shared-trace-buses-of-each-run-at-once", "runtime/profile_shared.py", "wrong order",
+        "self.bus[port].append((uses, self.now))", "self.bus[port].append((uses, 0))", SHARED,
     ),
     Mutant(
         "split-parts-of-the-first-group", "compiler/targets/accel/operators/share.py", "wrong index",

@@ -198,6 +198,11 @@ MUTANTS = (
         ("tests/sim/test_relay.py",),
     ),
     Mutant(
+        "model-traces-runs-that-never-began", "sim/timing_system.h", "dropped condition",
+        "if (trace_ && models_[i] && starts_[i] != kNever)", "if (trace_ && models_[i])",
+        ("tests/runtime/test_profile_shared.py",),
+    ),
+    Mutant(
         "model-relay-in-one-window", "sim/timing_relay.h", "dropped effect",
         "program.window_start += uint64_t(ended_[core] % plan_->slots) * plan_->pitch;", "",
         ("tests/sim/test_relay.py",),
