@@ -32,7 +32,7 @@ from .llvm.byte_products import byte_form
 from .processor import Processor
 from .products import MULTIPLY
 from .single_pixels import gather, loops_of_pixels, pixel_block
-from .tiles import FLOAT_CHAINS, FMA_CHAINS, channels_together, convolution_tile, grouped_tile, rated_tiles
+from .tiles import channels_together, convolution_tile, grouped_tile, rated_tiles
 from .winograd import arrange_winograd, chosen_blocks
 from .word_steps import SMALL_FILE, write_out_steps
 
@@ -88,10 +88,9 @@ class CpuConvolutions:
         """All tiles, with the cycles of a row of the image for one channel."""
         return rated_tiles(width, channels, block, self.target, *self.needs(step))
 
-    def needs(self, step: Step) -> tuple[int, int]:
-        """Registers of a tile beside those for sums, weights and a value; and independent sums that keep the units
-        busy."""
-        return PRODUCTS_KEPT if step == "words" else 0, FLOAT_CHAINS if step == "floats" else FMA_CHAINS
+    def needs(self, step: Step) -> tuple[int, bool]:
+        """Registers of a tile beside those for sums, weights and a value; whether floats are multiplied."""
+        return PRODUCTS_KEPT if step == "words" else 0, step == "floats"
 
     def grouped_tile(self, width: int, block: int) -> Tile:
         return grouped_tile(width, block, self.target)

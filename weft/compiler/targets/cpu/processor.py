@@ -108,6 +108,17 @@ class Processor:
         return replace(self, features=self.float_features, float_features="") if self.float_features else self
 
     @property
+    def multiplies_by_memory(self) -> bool:
+        """Whether registers are so few that a factor of a multiply-add is best left in memory, where one instruction
+        does both (x86's fused ones of three operands)."""
+        return self.triple.startswith("x86_64") and self.registers <= 16 and "+fma" in self.features.split(",")
+
+    @property
+    def loads_a_product(self) -> float:
+        """Loads in the time of one multiply-add: of registers of 32 bytes two units do two of these a cycle."""
+        return self.core.loads / (2 if self.multiplies_by_memory else 1)
+
+    @property
     def permutes_bytes(self) -> bool:
         """Whether one instruction picks bytes out of two registers of 64 (AVX-512 VBMI)."""
         return self.vector_bytes == 64 and "+avx512vbmi," in f"{self.features},"

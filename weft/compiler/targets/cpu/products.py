@@ -17,9 +17,9 @@ from ..loops.layouts import QUAD
 from ..loops.nests import REGISTER, extent_of, own_loops, split_loops, tensorize_innermost, tidy, unroll_lanes
 from ..loops.product import ACC, LEFT, PANEL, Blocking, Step
 from .intrinsics import dot_product, element_product, outer_product, pair_product, word_product
-from .processor import Processor
+from .processor import FLOAT_BYTES, Processor
 from .schedules import interleave_rows, reduce_rows, transpose_pairs, transpose_squares
-from .tiles import FLOAT_CHAINS, LARGEST_TILE_LANES, pieces
+from .tiles import ALONE, ALONE_BYTES, LARGEST_TILE_LANES, PRODUCT_CHAINS, pieces
 
 BLOCK_SHARE = 2
 """Rows of the first operand that are used for one panel after the other should stay in this part of the second-level
@@ -38,8 +38,13 @@ IN_PLACE_SHARE = 0.75
 BLOCKS_WANTED = 16
 """Blocks that a product is cut into, if it is large enough: threads find work, and none is left alone with the last."""
 
-PANEL_COPY_FACTOR = 1.1
-"""By how much copying panels makes a product slower, about."""
+PANEL_COPY_FACTOR, PANEL_COPY_ROWS = 1.1, 8
+"""By how much copying panels makes a product slower, about, where many rows use them; and how many rows of products
+take as long as the copy, which few rows feel."""
+
+FAR_LOADS = 2
+"""By how much loads of the second operand take longer where the rows of a tile's columns leave the first-level cache
+before the next tile needs them."""
 
 NEARLY = 1.005
 """Tiles are as good as each other if they take so many cycles by the estimate."""
@@ -162,12 +167,17 @@ def rated_product_tiles(
     for lanes in sorted(widths) or [columns]:
         parts = len(pieces(lanes, target.float_lanes))
         for height in range(1, highest + 1):
-            if height > 1 and height * parts + parts + 1 > target.registers:
+            operands = parts if height > 1 else 1  # a row alone needs each register of the second operand once
+            if height * parts + operands + 1 > target.registers:
                 break
-            step = max(height * parts, height / target.core.loads + parts, FLOAT_CHAINS) + (height + parts) / 16
+            far = FAR_LOADS if lanes * depth * FLOAT_BYTES > cache.nbytes else 1
+            loads = height / target.loads_a_product + far * parts
+            step = max(height * parts, loads, PRODUCT_CHAINS) + (height + parts) / 16
             cycles = -(-rows // height) * -(-columns // lanes) * step
+            if parts == 1 and height > 1 and target.vector_bytes == ALONE_BYTES:
+                cycles *= ALONE
             if constant and columns % lanes:
-                cycles *= PANEL_COPY_FACTOR
+                cycles *= max(PANEL_COPY_FACTOR, 1 + PANEL_COPY_ROWS / rows)
             found.append((cycles, Tile(height, lanes)))
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 
@@ -12,9 +13,12 @@ from .processor import Processor
 FMA_CHAINS = 8
 """Independent sums that keep the units of all common processors busy."""
 
-FLOAT_CHAINS = 10
-"""The same of floats, and of all products of matrices. Eight are just enough for two units that need four cycles for a
-multiply-add of floats, unless a load is late. Integers are added up in one cycle."""
+PRODUCT_CHAINS = 10
+"""The same of products of matrices, of any type."""
+
+SURE_CHAINS, LATE = 12, 0.28
+"""Independent sums of floats with which two units that need four cycles for a multiply-add always find work, and the
+part of a cycle that each sum less costs: with eight, which would be just enough, a late load is felt."""
 
 WEIGHT_LOAD_CYCLES = 1.25
 """Cycles to load a register of weights: some loads miss the first-level cache."""
@@ -39,19 +43,42 @@ WORTH_FILLING = 0.92
 """Other blocks than the usual ones are worth it where tiles take this part of their cycles, or less."""
 
 
+@dataclass(frozen=True)
+class Held:
+    """What a step keeps in registers beside its sums: the values of all rows (``values``) and one register of weights
+    at a time, or the first ``weights`` of the registers of weights and one value at a time. Other weights are operands
+    in memory then, read again for each row. ``again``: such loads beyond the first of each."""
+
+    weights: int
+    values: bool = False
+    again: int = 0
+
+
+def held_registers(rows: int, parts: int, target: Processor, kept: int = 0) -> Held | None:
+    """What a step of floats keeps beside ``rows x parts`` sums and ``kept`` other registers: all weights, if there are
+    registers for them. On processors that multiply by operands in memory else all values, else what weights there is
+    room for. None where that is too little."""
+    free = target.registers - rows * parts - kept
+    if free > parts:
+        return Held(parts)
+    if not target.multiplies_by_memory or free < 2:
+        return None
+    return Held(0, values=True) if free > rows else Held(free - 1, again=(rows - 1) * (parts - free + 1))
+
+
 def convolution_tile(
-    width: int, channels: int, block: int, target: Processor, kept: int = 0, chains: int = FMA_CHAINS
+    width: int, channels: int, block: int, target: Processor, kept: int = 0, floats: bool = False
 ) -> Tile:
     """The tile with the fewest cycles for a row of the image: all registers but those for a step's weights and a value,
     which LLVM holds beside the sums; with more, sums would go to the stack and back in each step. Where tiles do not
-    divide the row, the last two overlap. ``kept``: further registers that a step takes. ``chains``: independent sums
-    that keep the units busy."""
-    rated = rated_tiles(width, channels, block, target, kept, chains)
+    divide the row, the last two overlap. ``kept``: further registers that a step takes. ``floats``: whether
+    these are multiplied, so that a step may hold less than all weights (`held_registers`)."""
+    rated = rated_tiles(width, channels, block, target, kept, floats)
     return min(rated, key=lambda each: (each[0], -each[1].rows))[1] if rated else Tile(1, block)
 
 
 def rated_tiles(
-    width: int, channels: int, block: int, target: Processor, kept: int = 0, chains: int = FMA_CHAINS
+    width: int, channels: int, block: int, target: Processor, kept: int = 0, floats: bool = False
 ) -> list[tuple[float, Tile]]:
     """All tiles for which there are registers, with the cycles of a row of the image for one channel."""
     found = []
@@ -61,10 +88,15 @@ def rated_tiles(
         parts = len(pieces(lanes, target.float_lanes))
         load = WEIGHT_LOAD_CYCLES * (SPLIT_LOAD if lanes > block and lanes % target.float_lanes else 1)
         for rows in range(1, min(width, target.registers) + 1):
-            if rows * parts + parts + 1 + kept > target.registers:
+            held = Held(parts) if rows * parts + parts + 1 + kept <= target.registers else None
+            if floats:
+                held = held_registers(rows, parts, target, kept)
+            if held is None:
                 break
-            loads = rows / target.core.loads + parts * load
-            cycles = max(rows * parts, loads, chains) + LOADS_FELT * loads
+            loads = (rows + held.again) / target.core.loads + parts * load
+            busy = rows + parts + held.again if held.again else loads  # two units meet as many loads
+            waiting = max(0, SURE_CHAINS - rows * parts) * LATE if floats else 0
+            cycles = max(rows * parts + waiting, busy, FMA_CHAINS) + LOADS_FELT * loads
             alone = ALONE if parts == 1 and target.vector_bytes == ALONE_BYTES else 1.0
             found.append((-(-width // rows) * cycles * alone / lanes, Tile(rows, lanes)))
     return found

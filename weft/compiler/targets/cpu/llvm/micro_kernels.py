@@ -13,11 +13,11 @@ import llvmlite.ir as ll
 
 from ....tensor.evaluate import ITEM_BYTES
 from ....tensor.ir import IntrinsicCall
-from ...llvm.llvm_types import BFLOAT, FLOAT, I8, I16, I32, Value, add, constant, declared, splat
+from ...llvm.llvm_types import BFLOAT, FLOAT, I8, I16, I32, I64, POINTER, Value, add, constant, declared, splat
 from ...llvm.math_functions import multiply_add
 from ...loops.layouts import PAIR, QUAD
 from ..intrinsics import MicroKernel
-from ..tiles import pieces
+from ..tiles import Held, held_registers, pieces
 from .byte_products import byte_form, long_step, picked, shuffled, word_step
 from .loop_emitter import LoopEmitter
 
@@ -31,16 +31,42 @@ def emit_micro_kernel(emitter: LoopEmitter, call: IntrinsicCall, kernel: MicroKe
 
 
 def _outer_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int) -> None:
+    """In the order in which there are registers for all that a step needs again (`Held`)."""
     builder = emitter.builder
-    weights = [_load(emitter, call, "b", first, count, FLOAT) for first, count in _registers(emitter, lanes)]
+    registers = _registers(emitter, lanes)
+    held = held_registers(rows, len(registers), emitter.target) or Held(len(registers))
+
+    def value(row: int) -> Value:
+        return _load(emitter, call, "a", row * row_stride, 0, FLOAT)
+
+    def weight(place: int) -> Value:
+        first, count = registers[place]
+        return _load(emitter, call, "b", first, count, FLOAT)
+
+    def multiply(row: int, place: int, value: Value, weight: Value) -> None:
+        first, count = registers[place]
+        pointer = _pointer(emitter, call, "acc", row * lanes + first, FLOAT)
+        before = builder.load(pointer, align=4, typ=ll.VectorType(FLOAT, count))
+        builder.store(multiply_add(builder, splat(builder, value, count), weight, before), pointer, align=4)
+
+    if held.values:
+        values = [value(row) for row in range(rows)]
+        for place in range(len(registers)):
+            loaded = weight(place)
+            for row in range(rows):
+                multiply(row, place, values[row], loaded)
+        return
+    weights = [weight(place) for place in range(held.weights)]
+    origin = _pointer(emitter, call, "b", 0, FLOAT)
     for row in range(rows):
-        value = _load(emitter, call, "a", row * row_stride, 0, FLOAT)
-        for (first, count), weight in zip(_registers(emitter, lanes), weights, strict=True):
-            pointer = _pointer(emitter, call, "acc", row * lanes + first, FLOAT)
-            kind = ll.VectorType(FLOAT, count)
-            before = builder.load(pointer, align=4, typ=kind)
-            after = multiply_add(builder, splat(builder, value, count), weight, before)
-            builder.store(after, pointer, align=4)
+        factor = value(row)
+        for place, loaded in enumerate(weights):
+            multiply(row, place, factor, loaded)
+        for place, (first, count) in enumerate(registers[held.weights :], held.weights):
+            # LLVM must not see that it is the same in each row: it would take a register for it.
+            origin = builder.asm(ll.FunctionType(POINTER, [POINTER]), "", "=r,0", [origin], side_effect=False)
+            again = builder.gep(origin, [ll.Constant(I64, first)], source_etype=FLOAT)
+            multiply(row, place, factor, builder.load(again, align=4, typ=ll.VectorType(FLOAT, count)))
 
 
 def _dot_product(
