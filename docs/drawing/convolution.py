@@ -13,12 +13,15 @@ from weft.compiler.targets.accel.link.compile_kernel import generate
 from weft.compiler.targets.accel.operators.lower import lower_function
 from weft.compiler.targets.accel.operators.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_passes
-from weft.compiler.targets.accel.stream.tokens import insert_tokens
+from weft.compiler.targets.accel.stream.conflicts import conflicts_of
+from weft.compiler.targets.accel.stream.rows import columns_of_rows
+from weft.compiler.targets.accel.stream.tokens import tokens_of
 from weft.compiler.targets.accel.walk.emit import Emitter
 from weft.compiler.targets.accel.walk.emit_nest import DramBuffer
 from weft.hw.assembly import format_instruction
 from weft.hw.config import CoreConfig
 from weft.hw.dram_rate import USUAL_RATE
+from weft.hw.programs import assemble_columns, disassemble
 
 from .svg import COLOURS, SOFT, Sheet, width_of
 
@@ -61,7 +64,10 @@ def stages(config: CoreConfig) -> list[tuple[str, str, list[str], str]]:
     emitter = Emitter(config)
     dram = {tensor.name: DramBuffer(number * WINDOW_BYTES) for number, tensor in enumerate(buffers)}
     generated = generate(emitter, kernel, dram, USUAL_RATE, threads=2)
-    instructions = [format_instruction(issue.finished) for issue in insert_tokens(config, emitter.issues)]
+    rows, conflicts = emitter.rows, conflicts_of(emitter.rows)
+    columns = columns_of_rows(config, rows, *tokens_of(config, rows.engines, conflicts))
+    *program, _ = disassemble(config, assemble_columns(config, columns))
+    instructions = [format_instruction(each) for each in program]
     return [
         ("Graph", "as the front end reads it from a quantised model", _graph(to_text(module)), "none"),
         (

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from weft.hw import isa, programs
+from weft.hw import columns, isa, programs
 from weft.hw.assembly import format_instruction, parse_instruction
 from weft.hw.columns import instructions_of
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
@@ -120,10 +120,16 @@ def test_tokens_of_a_program_are_those_of_its_instructions(
     config, program = case
     masks = st.integers(0, (1 << len(Engine)) - 1)
     tokens = [(0, 0) if isinstance(each, isa.Finish) else data.draw(st.tuples(masks, masks)) for each in program]
-    own = [each.with_tokens(*several) for each, several in zip(program, tokens, strict=True)]
-    columns = np.array(tokens, np.int64).reshape(-1, 2).T
+    own = [replace(each, wait=wait, send=send) for each, (wait, send) in zip(program, tokens, strict=True)]
+    masks_of = np.array(tokens, np.int64).reshape(-1, 2).T
+    kinds = columns.in_columns(config, program)
+    if kinds is None:
+        return
+    kinds = {opcode: columns.Columns(each.numbers, {**each.fields, "wait": masks_of[0, each.numbers],
+                                                    "send": masks_of[1, each.numbers]})
+             for opcode, each in kinds.items()}  # fmt: skip
     told = []
-    for make in (lambda: programs.assemble(config, program, columns), lambda: programs.assemble(config, own)):
+    for make in (lambda: programs.assemble_columns(config, kinds), lambda: programs.assemble(config, own)):
         try:
             told.append(make().tobytes())
         except InstructionError as error:

@@ -84,25 +84,33 @@ def instructions_of(kinds: Mapping[Opcode, Columns]) -> list[Instruction]:
     return [found[number] for number in range(len(found))]
 
 
-def packed(config: CoreConfig, program: Sequence[Instruction], tokens: Ints | None = None) -> Words | None:
-    """The words of a program, with check bits of 0; None where one of its instructions cannot be encoded. ``tokens``:
-    waits and sends in place of the instructions' own, two rows."""
-    words = np.zeros((len(program), config.instruction_bits // BITS), np.uint64)
+def in_columns(config: CoreConfig, program: Sequence[Instruction]) -> dict[Opcode, Columns] | None:
+    """The instructions of a program, by kind; None where one has a value of more than 64 bits."""
     places: dict[Opcode, list[int]] = {}
     for place, instruction in enumerate(program):
         places.setdefault(instruction.opcode, []).append(place)
+    found = {}
     for opcode, own in places.items():
-        declared = HEADER + instruction_fields(config, opcode)
+        names = [name for name, *_ in HEADER + instruction_fields(config, opcode)]
         take = values_of(config, opcode)
         flat = chain.from_iterable([take(program[place]) for place in own])
         try:
-            values = np.fromiter(flat, np.int64, len(own) * len(declared)).reshape(len(own), -1).T
+            values = np.fromiter(flat, np.int64, len(own) * len(names)).reshape(len(own), -1).T
         except OverflowError:
             return None
-        names = [name for name, *_ in declared]
-        if tokens is not None:
-            values[[names.index("wait"), names.index("send")]] = tokens[:, own]
-        rows, position = np.array(own), 0
+        found[opcode] = Columns(np.array(own), dict(zip(names, values, strict=True)))
+    return found
+
+
+def packed(config: CoreConfig, kinds: Mapping[Opcode, Columns]) -> Words | None:
+    """The words of a program, with check bits of 0; None where one of its instructions cannot be encoded."""
+    length = sum(len(columns.numbers) for columns in kinds.values())
+    words = np.zeros((length, config.instruction_bits // BITS), np.uint64)
+    for opcode, columns in kinds.items():
+        declared = HEADER + instruction_fields(config, opcode)
+        names, own = [name for name, *_ in declared], columns.numbers
+        values = [columns.fields[name] for name in names]
+        rows, position = own, 0
         rules = np.zeros((len(own), words.shape[1]), np.uint64)  # the words, without what no rule looks at
         looked_at = []
         for number, (column, (name, width, signed)) in enumerate(zip(values, declared, strict=True)):
@@ -116,7 +124,7 @@ def packed(config: CoreConfig, program: Sequence[Instruction], tokens: Ints | No
                 _put(rules, np.arange(len(own)), position, bits, width)
             position += width
         _, different = np.unique(rules.view(f"V{rules.itemsize * rules.shape[1]}"), return_index=True)
-        combinations = zip(*values[looked_at][:, different].tolist(), strict=True)
+        combinations = zip(*(values[column][different].tolist() for column in looked_at), strict=True)
         if not _legal(config, opcode, [names[column] for column in looked_at], combinations):
             return None
     return words

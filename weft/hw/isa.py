@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum, unique
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 from ..records import quick_init
 from ..roundings import HALF_UP, TWO_ROUNDINGS
@@ -311,14 +311,6 @@ class Instruction:
     engine: Engine
     wait: int = 0  # mask of engines: one token of each is taken before the instruction starts
     send: int = 0  # mask of engines: one token to each when the instruction's writes are visible
-
-    def with_tokens(self, wait: int, send: int) -> Self:
-        """The instruction with other waits and sends."""
-        if wait == self.wait and send == self.send:
-            return self
-        changed = object.__new__(type(self))  # `replace` and `copy` take several times as long
-        changed.__dict__.update(self.__dict__, wait=wait, send=send)
-        return changed
 
 
 @quick_init

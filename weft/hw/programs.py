@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from . import columns
-from .columns import packed
 from .config import CoreConfig
 from .decode import DAMAGED, decode_sound
 from .errors import InstructionError
@@ -20,18 +19,28 @@ Code = npt.NDArray[np.uint8]
 Columns = columns.Columns
 
 
-def assemble(config: CoreConfig, program: Sequence[Instruction], tokens: npt.NDArray[np.int64] | None = None) -> Code:
-    """Program bytes as they lie in DRAM, ``instruction_bytes`` each, little endian. ``tokens``: the waits and the sends
-    of the instructions, which count for those that they have themselves; two rows."""
-    size = config.instruction_bytes
-    words = packed(config, program, tokens)
-    if words is None:
-        if tokens is not None:
-            program = [each.with_tokens(*own) for each, own in zip(program, tokens.T.tolist(), strict=True)]
-        for instruction in program:
-            unsealed(config, instruction)  # one of them says what is wrong
-        raise AssertionError("instructions that can be encoded one by one cannot be together")
-    return seal_words(words.astype("<u8").view(np.uint8).reshape(-1, size)).ravel()
+def assemble(config: CoreConfig, program: Sequence[Instruction]) -> Code:
+    """Program bytes as they lie in DRAM, ``instruction_bytes`` each, little endian; InstructionError for an instruction
+    that cannot be encoded."""
+    kinds = columns.in_columns(config, program)
+    words = None if kinds is None else columns.packed(config, kinds)
+    return _refused(config, program) if words is None else _sealed(config, words)
+
+
+def assemble_columns(config: CoreConfig, kinds: Mapping[Opcode, Columns]) -> Code:
+    """As :func:`assemble`, of instructions by kind."""
+    words = columns.packed(config, kinds)
+    return _refused(config, columns.instructions_of(kinds)) if words is None else _sealed(config, words)
+
+
+def _refused(config: CoreConfig, program: Sequence[Instruction]) -> Code:
+    for instruction in program:
+        unsealed(config, instruction)  # one of them says what is wrong
+    raise AssertionError("instructions that can be encoded one by one cannot be together")
+
+
+def _sealed(config: CoreConfig, words: columns.Words) -> Code:
+    return seal_words(words.astype("<u8").view(np.uint8).reshape(-1, config.instruction_bytes)).ravel()
 
 
 def moved(program: Sequence[Instruction], granules: int, which: Callable[[Load | Store], bool]) -> list[Instruction]:

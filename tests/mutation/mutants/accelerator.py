@@ -16,7 +16,7 @@ def _fault(name: str, path: str, kind: str, old: str, new: str, *tests: str) -> 
 MUTANTS = (
     _fault(
         "registers-hold-what-they-held-before", "walk/unplaced.py", "stale state",
-        "if known[engine].pop(level, None) == wanted:", "if known[engine].get(level) == wanted:",
+        "held[engine][level] = last", "held[engine][level] = first",
         "walk/test_unplaced.py", "test_kernels.py",
     ),
     _fault(
@@ -399,7 +399,7 @@ MUTANTS = (
     ),
     _fault(
         "writes-taken-for-reads", "stream/accesses.py", "forgotten part",
-        "(places & 1).astype(np.bool_)", "(places & 0).astype(np.bool_)",
+        "writes[access].astype(np.bool_)", "np.zeros(len(access), np.bool_)",
         "stream/test_conflicts.py",
     ),
     _fault(

@@ -40,7 +40,7 @@ MUTANTS = (
     ),
     Mutant(
         "prefetch-before-there-is-room", "compiler/targets/accel/stream/prefetch.py", "check ignored",
-        "max(moment, table.ends[position] + QUEUED)", "moment", PREFETCH,
+        "np.maximum(np.array(moments), table.ends[found] + QUEUED)", "np.array(moments)", PREFETCH,
     ),
     Mutant(
         "prefetch-in-time-that-others-use", "compiler/targets/accel/stream/prefetch.py", "check ignored",
@@ -48,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         "prefetch-one-after-the-other-forgotten", "compiler/targets/accel/stream/prefetch.py", "forgotten part",
-        "moment = min(moment, table.wanted.get(position, inf))", "moment = table.wanted.get(position, inf)", PREFETCH,
+        "moment = min(moment, wanted)", "moment = wanted", PREFETCH,
     ),
     Mutant(
         "prefetch-for-the-bus-alone", "compiler/targets/accel/stream/prefetch.py", "forgotten part",
@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     Mutant(
         "prefetch-parameters-for-the-array", "compiler/targets/accel/stream/prefetch.py", "swapped operands",
-        "Engine.GEMM if writes[0].memory is Memory.WGT else Engine.VECTOR", "Engine.GEMM", PREFETCH,
+        "Engine.GEMM if form.sets[form.writes[0]][0] is Memory.WGT else Engine.VECTOR", "Engine.GEMM", PREFETCH,
     ),
     Mutant(
         "prefetch-not-used", "compiler/targets/accel/stream/issue_early.py", "forgotten part",
@@ -206,8 +206,8 @@ MUTANTS = (
     ),
     Mutant(
         "last-products-cut-without-their-loop", "compiler/targets/accel/stream/split_end.py", "forgotten part",
-        "[_loop(product, size, issues[place]), *product.parts(issues[place], size)]",
-        "[*product.parts(issues[place], size)]", ("tests/compiler/targets/accel/stream/test_split_end.py",),
+        "[_loop(product, size, whole), *product.parts(whole, size)]", "[*product.parts(whole, size)]",
+        ("tests/compiler/targets/accel/stream/test_split_end.py",),
     ),
     Mutant(
         "last-products-cut-with-others-weights", "compiler/targets/accel/stream/split_end.py", "check ignored",
@@ -215,8 +215,8 @@ MUTANTS = (
     ),
     Mutant(
         "products-cut-before-the-last", "compiler/targets/accel/stream/split_end.py", "check ignored",
-        "place = last_of(issues, Gemm)",
-        "place = next((each for each in reversed(range(len(issues))) if product_at(issues, each)), -1)",
+        "place = last_of(rows, Opcode.GEMM)",
+        "place = next((each for each in reversed(range(len(rows))) if product_at(stream, each)), -1)",
         ("tests/compiler/targets/accel/stream/test_split_end.py",),
     ),
     Mutant(
@@ -244,7 +244,7 @@ MUTANTS = (
     ),
     Mutant(
         "products-wait-for-all-readers", "compiler/targets/accel/stream/split_products.py", "case left out",
-        "taken | given_back & starting > 0", "taken > 0",
+        "taken | given_back & products.zero > 0", "taken > 0",
         ("tests/compiler/targets/accel/stream/test_split_products.py",),
     ),
     Mutant(
@@ -254,7 +254,7 @@ MUTANTS = (
     ),
     Mutant(
         "parts-of-rows-with-padding-above", "compiler/targets/accel/stream/split_loads.py", "forgotten case",
-        "    if load.pad_top or load.pad_bottom:", "    if load.pad_bottom:",
+        "count > 1, (top | bottom) > 0", "count > 1, bottom > 0",
         ("tests/compiler/targets/accel/stream/test_split_loads.py",),
     ),
     Mutant(

@@ -140,9 +140,10 @@ def assert_order_and_tokens(stream: list[Issue], distance: int) -> list[int]:
         order = early_order(TINY, USUAL_RATE, stream, conflicts)
         moved = [stream[each] for each in order]
         earlier, later = _find_edges(conflicts.moved(order))
-        assert order == plain_order(stream)
+        assert order.tolist() == plain_order(stream)
         assert list(zip(earlier.tolist(), later.tolist(), strict=True)) == plain_edges(moved)
-    return order
+    found: list[int] = order.tolist()
+    return found
 
 
 @pytest.mark.parametrize("engine", REORDERED)

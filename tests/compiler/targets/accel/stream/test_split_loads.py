@@ -216,5 +216,7 @@ def test_rows_need_what_was_there_before(drawn: list[Issue], recent: int) -> Non
     stream = known_stream(drawn)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "RECENT", recent)
-        found = module._needs(TINY, stream.touched, module._candidates(TINY, stream))
-        assert [(each.load, (needs - 1).tolist()) for each, needs in found] == needs_by_unit(drawn, recent)
+        candidates = module._candidates(TINY, stream)
+        found = module._needs(TINY, stream.touched, candidates)
+        assert [(stream[candidates.positions[number]].instruction, (needs - 1).tolist())
+                for number, needs in found] == needs_by_unit(drawn, recent)  # fmt: skip

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.targets.accel.check import check_program
+from weft.compiler.targets.accel.stream.conflicts import conflicts_of
 from weft.compiler.targets.accel.stream.stream import Access, Issue
-from weft.compiler.targets.accel.stream.tokens import insert_tokens
+from weft.compiler.targets.accel.stream.tokens import tokens_of
 from weft.compiler.targets.errors import ProgramError
 from weft.hw.config import TINY, CoreConfig
 from weft.hw.isa import (
@@ -67,8 +69,17 @@ issues = st.one_of(
 streams = st.lists(issues, max_size=60)
 
 
+def with_tokens(config: CoreConfig, stream: Sequence[Issue]) -> list[Instruction]:
+    """The instructions of a stream with waits and sends."""
+    conflicts = conflicts_of(stream)
+    tokens = zip(*(each.tolist() for each in tokens_of(config, conflicts.engines, conflicts)), strict=True)
+    return [
+        replace(issue.instruction, wait=wait, send=send) for issue, (wait, send) in zip(stream, tokens, strict=True)
+    ]
+
+
 def program(config: CoreConfig, stream: list[Issue]) -> list[Instruction]:
-    return [*(issue.finished for issue in stream), Finish()]
+    return [*with_tokens(config, stream), Finish()]
 
 
 def check(config: CoreConfig, instructions: list[Instruction]) -> None:
@@ -78,7 +89,7 @@ def check(config: CoreConfig, instructions: list[Instruction]) -> None:
 @given(streams, st.sampled_from([1, 2, 15]), st.sampled_from([2, 16]))
 def test_any_stream_becomes_a_safe_program(stream: list[Issue], token_depth: int, queue_depth: int) -> None:
     config = replace(TINY, token_depth=token_depth, queue_depth=queue_depth)
-    instructions = program(config, insert_tokens(config, stream))
+    instructions = program(config, stream)
     check(config, instructions)
     assert [replace(item, wait=0, send=0) for item in instructions[:-1]] == [issue.instruction for issue in stream]
 
@@ -86,7 +97,7 @@ def test_any_stream_becomes_a_safe_program(stream: list[Issue], token_depth: int
 @given(streams, st.data())
 @settings(max_examples=60)
 def test_no_token_can_be_left_out(stream: list[Issue], data: st.DataObject) -> None:
-    instructions = program(TINY, insert_tokens(TINY, stream))
+    instructions = program(TINY, stream)
     waits = [(number, engine) for number, item in enumerate(instructions) for engine in mask_engines(item.wait)]
     if not waits:
         return
@@ -105,8 +116,8 @@ def test_no_token_can_be_left_out(stream: list[Issue], data: st.DataObject) -> N
 
 
 def test_a_dependence_that_another_implies_costs_no_token() -> None:
-    stream = insert_tokens(TINY, [load(0), gemm(0, 0, 0), vector(0, 0), store(0, 9), load(0)])
-    assert [mask for issue in stream for mask in (issue.waits, issue.sends)] == [
+    stream = with_tokens(TINY, [load(0), gemm(0, 0, 0), vector(0, 0), store(0, 9), load(0)])
+    assert [mask for issue in stream for mask in (issue.wait, issue.send)] == [
         0, 1 << Engine.GEMM,
         1 << Engine.LOAD, 1 << Engine.VECTOR | 1 << Engine.LOAD,
         1 << Engine.GEMM, 1 << Engine.STORE,
@@ -121,21 +132,21 @@ def test_tokens_that_would_pile_up_are_joined_where_it_costs_least(
 ) -> None:
     config = replace(TINY, token_depth=depth)
     loads = [load(index, index) for index in range(4)]
-    stream = insert_tokens(config, [*loads, *(gemm(index, index, 0) for index in range(4))])
-    assert [number for number, issue in enumerate(stream[:4]) if issue.sends] == senders
-    assert [number for number, issue in enumerate(stream[4:]) if issue.waits] == takers
-    check(config, program(config, stream))
+    stream = with_tokens(config, [*loads, *(gemm(index, index, 0) for index in range(4))])
+    assert [number for number, issue in enumerate(stream[:4]) if issue.send] == senders
+    assert [number for number, issue in enumerate(stream[4:]) if issue.wait] == takers
+    check(config, [*stream, Finish()])
 
 
 def test_tokens_that_were_taken_are_not_joined() -> None:
     """The first token is gone when the others pile up: the second and the third become one, not the last two."""
     before = [load(0, 0), load(1, 1), gemm(0, 0, 0), load(2, 2), load(3, 3)]
-    stream = insert_tokens(replace(TINY, token_depth=2), [*before, *(gemm(index, index, 0) for index in (1, 2, 3))])
-    assert [number for number, issue in enumerate(stream) if issue.sends] == [0, 3, 4]
-    assert [number for number, issue in enumerate(stream) if issue.waits] == [2, 5, 7]
+    stream = with_tokens(replace(TINY, token_depth=2), [*before, *(gemm(index, index, 0) for index in (1, 2, 3))])
+    assert [number for number, issue in enumerate(stream) if issue.send] == [0, 3, 4]
+    assert [number for number, issue in enumerate(stream) if issue.wait] == [2, 5, 7]
 
 
 def test_strided_accesses_that_interleave_do_not_meet() -> None:
     even = Issue(load(0).instruction, (), (Access(Memory.ACC, 0, (4,), (2,)),))
     odd = Issue(vector(1, 1).instruction, (Access(Memory.ACC, 1, (4,), (2,)),), ())
-    assert [issue.waits for issue in insert_tokens(TINY, [even, odd])] == [0, 0]
+    assert [issue.wait for issue in with_tokens(TINY, [even, odd])] == [0, 0]

@@ -61,7 +61,7 @@ def slice_program(part: KernelSlice, config: CoreConfig, rate: DramRate, threads
 
 
 def _finished(emitter: Emitter, rate: DramRate, rooms: _Rooms) -> Program:
-    _, program = unchecked_program(emitter.config, rate, emitter.issues)
+    _, program = unchecked_program(emitter.config, rate, emitter.rows)
     return program, rooms.end
 
 

@@ -72,7 +72,7 @@ def generate(
             return replace(generated, origin=tuned.origin)
     problem = Problem(emitter.config, kernel, 1 if kernel.producers else threads, rate=rate)
     refusal: ScratchpadFullError | None = None
-    first = (emitter.shares and not emitter.issues) if first is None else first  # its cost counts on rings
+    first = (emitter.shares and emitter.has_none) if first is None else first  # its cost counts on rings
     for afresh in (False, True):  # some find room in one piece only where each scratchpad begins
         if afresh and refusal is not None:
             emitter.restart_rings()

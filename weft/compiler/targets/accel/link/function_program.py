@@ -11,8 +11,7 @@ import numpy.typing as npt
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
 from .....hw.errors import InstructionError
-from .....hw.isa import Finish, Instruction
-from .....hw.programs import assemble
+from .....hw.programs import assemble_columns
 from ....tensor.ir import PrimFunc
 from ....tensor.visitor import stores_of
 from ...errors import CompileError
@@ -23,12 +22,13 @@ from ..stream.conflicts import conflicts_of
 from ..stream.constants import forget_constants
 from ..stream.issue_early import early_order
 from ..stream.latency_hiding import LatencyHiding
+from ..stream.rows import Rows, columns_of_rows
 from ..stream.split_end import split_end
 from ..stream.split_loads import split_loads
 from ..stream.split_products import split_products
 from ..stream.split_results import split_results
 from ..stream.stream import Issue
-from ..stream.tokens import insert_tokens
+from ..stream.tokens import tokens_of
 from ..walk.emit import Emitter
 from ..walk.emit_nest import ITEM_BYTES, DramBuffer
 
@@ -72,15 +72,15 @@ def function_program(func: PrimFunc, config: CoreConfig) -> FunctionProgram:
         for param in func.params if param.name not in written
     )  # fmt: skip
     rate = DramRate(bytes_per_cycle=config.bus_bytes)
-    _, program = finish_program(config, rate, emitter.issues, end, constants)
+    _, program = finish_program(config, rate, emitter.rows, end, constants)
     return FunctionProgram(program, end, end + aligned(program.nbytes), places, written, limited)
 
 
 def finish_program(
     config: CoreConfig, rate: DramRate, issues: Sequence[Issue], offset: int, constants: tuple[Range, ...],
     hiding: LatencyHiding = LatencyHiding.RINGS,
-) -> tuple[list[Issue], npt.NDArray[np.uint8]]:  # fmt: skip
-    """The stream in the order that is best for DRAM of this rate, with tokens, and the bytes of the program.
+) -> tuple[Rows, npt.NDArray[np.uint8]]:  # fmt: skip
+    """The stream in the order that is best for DRAM of this rate, and the bytes of the program, with tokens.
 
     It is checked with a window that ends at ``offset``, where the program itself lies: nothing may touch it.
     """
@@ -92,26 +92,26 @@ def finish_program(
 def unchecked_program(
     config: CoreConfig, rate: DramRate, issues: Sequence[Issue], hiding: LatencyHiding = LatencyHiding.RINGS, *,
     ends: bool = False,
-) -> tuple[list[Issue], npt.NDArray[np.uint8]]:  # fmt: skip
+) -> tuple[Rows, npt.NDArray[np.uint8]]:  # fmt: skip
     """As :func:`finish_program`, for programs that are only timed. ``ends``: with the last results in parts, which of
     what is timed as a piece of a larger program say nothing."""
     rings = hiding is LatencyHiding.RINGS
     if rings:
         issues = split_end(config, split_products(config, issues))
         issues = split_results(config, issues) if ends else issues
-    issues = forget_constants(issues)
-    conflicts = None
+    stream = forget_constants(issues)
+    rows, conflicts = stream.rows, None
     if rings:
-        issues = split_loads(config, issues)
-        conflicts = conflicts_of(issues)
-        order = early_order(config, rate, issues, conflicts)
-        issues, conflicts = [issues[each] for each in order], conflicts.moved(order)
-    stream = insert_tokens(config, issues, conflicts, in_turn=hiding is LatencyHiding.NONE)
-    program: list[Instruction] = [*(issue.instruction for issue in stream), Finish()]
-    tokens = np.array([[*(issue.waits for issue in stream), 0], [*(issue.sends for issue in stream), 0]], np.int64)
+        stream = split_loads(config, stream)
+        conflicts = conflicts_of(stream)
+        order = early_order(config, rate, stream, conflicts)
+        rows, conflicts = stream.rows.picked(order), conflicts.moved(order)
+    elif hiding is not LatencyHiding.NONE:
+        conflicts = conflicts_of(stream)
+    waits, sends = tokens_of(config, rows.engines, conflicts)
     try:
-        code = assemble(config, program, tokens)
+        code = assemble_columns(config, columns_of_rows(config, rows, waits, sends))
     except InstructionError as error:
         raise CompileError(f"an instruction cannot be encoded: {error.message}", at="the program",
                            hint="a smaller model or batch may fit what instructions reach") from error  # fmt: skip
-    return stream, code
+    return rows, code

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
-from .....hw.isa import Load, Store
-from .....hw.load_counts import bytes_of
+from .....hw.isa import Opcode
 from ....graph.ir import Array, Call, Constant, Expr, Function, Module
 from ....graph.visit import calls
 from ....model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, Layer, Resident, TensorSpec, Witness
@@ -27,7 +26,7 @@ from ..operators.packed_layout import spread_matrices
 from ..operators.share import WHOLE, Share
 from ..operators.weight_groups import records_of
 from ..stream.latency_hiding import LatencyHiding
-from ..stream.stream import Issue
+from ..stream.rows import Rows, transferred
 from ..walk.emit import Emitter
 from ..walk.emit_nest import DramBuffer
 from .alone import Program
@@ -440,13 +439,13 @@ class _Linker:
             schedules.append("\n".join(map(_account, generated)))
             tuned_kernels += sum(bool(each.origin) for each in generated)
         stream, code = finish_program(
-            self.config, self.rate, emitter.issues, offset, self._constant_ranges(), self.hiding
+            self.config, self.rate, emitter.rows, offset, self._constant_ranges(), self.hiding
         )
         last = first_layer + len(phase.calls) - 1
         return _Program(
             code,
-            np.array([issue.layer for issue in stream] + [last], np.int32),
-            np.array([issue.tile for issue in stream] + [0], np.int32),
+            np.append(stream.layers, last).astype(np.int32),
+            np.append(stream.tiles, 0).astype(np.int32),
             _traffic(self.config, stream),
             tuple(schedules),
             tuned_kernels,
@@ -541,17 +540,10 @@ def operators_of(function: Function) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _traffic(config: CoreConfig, stream: Sequence[Issue]) -> dict[int, tuple[int, int]]:
+def _traffic(config: CoreConfig, stream: Rows) -> dict[int, tuple[int, int]]:
     """Bytes loaded and stored by each layer."""
-    traffic: dict[int, tuple[int, int]] = {}
-    for issue in stream:
-        if not isinstance(issue.instruction, (Load, Store)):
-            continue
-        loaded, stored = traffic.get(issue.layer, (0, 0))
-        moved = bytes_of(config, issue.instruction)
-        if isinstance(issue.instruction, Store):
-            stored += moved
-        else:
-            loaded += moved
-        traffic[issue.layer] = (loaded, stored)
-    return traffic
+    places = stream.places(Opcode.LOAD, Opcode.STORE)
+    layers, moved, stores = stream.layers[places], transferred(config, stream, places), stream.opcodes[places]
+    found = np.zeros((int(layers.max(initial=-1)) + 1, 2), np.int64)
+    np.add.at(found, (layers, (stores == Opcode.STORE).astype(np.int64)), moved)
+    return {layer: (loaded, stored) for layer, (loaded, stored) in enumerate(found.tolist()) if loaded or stored}

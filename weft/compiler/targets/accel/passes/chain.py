@@ -438,7 +438,7 @@ class _Chainer(_Proposer):
             at = partial(places.of_slice, node)
             for each in slices_of(node, self.config, self.rate, self.threads, self.tuned):
                 generate_slice(emitter, each, at, threads=self.threads, rate=self.rate, layer=number, dump=None)
-        _, code = unchecked_program(self.config, self.rate, emitter.issues)
+        _, code = unchecked_program(self.config, self.rate, emitter.rows)
         return self._taken(code, places.end)
 
     def _taken(self, code: Code, end: int) -> Taken:

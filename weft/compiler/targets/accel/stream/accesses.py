@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import chain, count
-from operator import attrgetter
+from itertools import chain
 from typing import overload
 
 import numpy as np
-import numpy.typing as npt
 
-from .....hw.isa import Engine
 from .....hw.memories import Memory
-from .stream import Access, Issue, offsets_of
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from .rows import Flags, Ints, Rows, Shape
+from .stream import Issue, offsets_of
 
 Set = tuple[Memory, int, tuple[int, ...], tuple[int, ...]]
 """The fields of an access: which units it picks."""
@@ -82,10 +76,10 @@ class Touched:
 
 @dataclass(frozen=True)
 class Stream(Sequence[Issue]):
-    """The ``issues`` of a stream, and what they touch. A pass that puts others in the place of a few finds out what
+    """The instructions of a stream, and what they touch. A pass that puts others in the place of a few finds out what
     these touch, and nothing of the rest anew."""
 
-    issues: list[Issue]
+    rows: Rows
     touched: Touched = field(repr=False, compare=False)
 
     @overload
@@ -95,72 +89,79 @@ class Stream(Sequence[Issue]):
     def __getitem__(self, place: slice) -> list[Issue]: ...
 
     def __getitem__(self, place: int | slice) -> Issue | list[Issue]:
-        return self.issues[place]
+        return self.rows[place]
 
     def __len__(self) -> int:
-        return len(self.issues)
+        return len(self.rows)
 
     def __iter__(self) -> Iterator[Issue]:
-        return iter(self.issues)
+        return iter(self.rows)
 
     def cut(self, parts: Mapping[int, Sequence[Issue]]) -> Stream:
         """The stream with ``parts`` in the place of the instruction at each of these positions, in their order."""
         if not parts:
             return self
-        issues: list[Issue] = []
-        done = 0
-        for position, several in parts.items():
-            issues += self.issues[done:position]
-            issues += several
-            done = position + 1
-        issues += self.issues[done:]
-        old, fresh = self.touched, touched_by(list(chain.from_iterable(parts.values())))
-        cut = np.fromiter(parts, np.int64, len(parts))
-        lengths = np.ones(len(self.issues), np.int64)
-        lengths[cut] = [len(several) for several in parts.values()]
+        counts = np.array([len(several) for several in parts.values()], np.int64)
+        return self.replaced(np.fromiter(parts, np.int64, len(parts)), counts, Rows.of(chain(*parts.values())))
+
+    def replaced(self, cut: Ints, counts: Ints, in_place: Rows) -> Stream:
+        """The stream with so many instructions of ``in_place`` for the one at each position of ``cut``, in order."""
+        old, fresh = self.touched, touched_by(in_place)
+        lengths = np.ones(len(self), np.int64)
+        lengths[cut] = counts
         places = np.cumsum(lengths) - lengths
         fresh_places = ranges(places[cut], lengths[cut])[0]
-        stays = np.ones(len(self.issues), np.bool_)
+        stays = np.ones(len(self), np.bool_)
         stays[cut] = False
-        engines = np.empty(len(issues), np.int64)
-        engines[places[stays]], engines[fresh_places] = old.engines[stays], fresh.engines
+        picked = np.empty(int(lengths.sum()), np.int64)  # of the old ones, and the fresh ones behind them
+        picked[places[stays]], picked[fresh_places] = np.flatnonzero(stays), len(self) + np.arange(len(in_place))
+        joined = Rows.joined([self.rows, in_place]).picked(picked)
         rows = stays[old.positions]
         positions = np.concatenate([places[old.positions[rows]], fresh_places[fresh.positions]])
         order = np.argsort(positions, kind="stable")
         sets = np.concatenate([old.sets[rows], fresh.sets + len(old.known)])
         writes = np.concatenate([old.writes[rows], fresh.writes])
         return Stream(
-            issues, Touched(positions[order], writes[order], sets[order], [*old.known, *fresh.known], engines)
+            joined, Touched(positions[order], writes[order], sets[order], [*old.known, *fresh.known], joined.engines)
         )
 
 
 def stream_of(issues: Sequence[Issue]) -> Stream:
     """The stream of these instructions."""
-    return issues if isinstance(issues, Stream) else Stream(list(issues), touched_by(issues))
+    if isinstance(issues, Stream):
+        return issues
+    rows = issues if isinstance(issues, Rows) else Rows.of(issues)
+    return Stream(rows, touched_by(rows))
 
 
-def engines_of(issues: Sequence[Issue]) -> Ints:
-    """The engine of each instruction."""
-    return np.fromiter(map(_engine, issues), np.int64, len(issues))
-
-
-def touched_by(issues: Sequence[Issue]) -> Touched:
+def touched_by(rows: Rows) -> Touched:
     """What the instructions of a stream touch (:attr:`Issue.accesses`)."""
-    several = list(chain.from_iterable([issue.accesses for issue in issues]))  # of each what is read, what is written
-    places = np.repeat(np.arange(len(several)), np.fromiter(map(len, several), np.int64, len(several)))
+    shapes: dict[Shape, int] = {}
+    of_form: list[list[tuple[int, int, int]]] = []  # of each access its column, its shape and whether it writes
+    for form in rows.forms:
+        before = len(form.addressed)
+        of_form.append([
+            (before + each, shapes.setdefault(form.sets[each], len(shapes)), writes)
+            for writes, own in enumerate(form.accesses) for each in own
+        ])  # fmt: skip
+    begins = np.cumsum([0, *map(len, of_form)])
+    columns, shape_of, writes = np.array([*chain.from_iterable(of_form)], np.int64).reshape(-1, 3).T
+    access, positions = flat(begins, rows.form_of)
+    starts = rows.addresses[positions, columns[access]]
     # Streams touch the same again and again: the distinct ones are few.
-    numbers: defaultdict[Set, int] = defaultdict(count().__next__)
-    sets = np.array([numbers[each] for each in map(_as_set, chain.from_iterable(several))], np.int64)
-    return Touched(places >> 1, (places & 1).astype(np.bool_), sets, list(numbers), engines_of(issues))
+    keys, sets = np.unique(starts * len(shapes) + shape_of[access], return_inverse=True)
+    start_of, shape = np.divmod(keys, max(len(shapes), 1))
+    of_shape = list(shapes)
+    known = []
+    for start, number in zip(start_of.tolist(), shape.tolist(), strict=True):
+        memory, extents, strides = of_shape[number]
+        known.append((memory, start, extents, strides))
+    return Touched(positions, writes[access].astype(np.bool_), sets.reshape(-1), known, rows.engines)
 
 
 def accesses_of(issues: Sequence[Issue], memories: Iterable[Memory] = Memory) -> dict[Memory, Accesses]:
     """What the instructions of a stream touch, by memory."""
     return stream_of(issues).touched.by_memory(memories)
-
-
-_engine: Callable[[Issue], Engine] = attrgetter("instruction.engine")
-_as_set: Callable[[Access], Set] = attrgetter("memory", "start", "extents", "strides")
 
 
 def _arranged(positions: Ints, engines: Ints, writes: Flags, sets: Ints, known: Sequence[Set]) -> Accesses:

@@ -15,7 +15,8 @@ import numpy as np
 from .....hw.isa import Engine
 from .....hw.memories import Memory
 from ...llvm.scan import scan
-from .accesses import Accesses, Ints, stream_of
+from .accesses import Accesses, stream_of
+from .rows import Ints
 from .stream import Issue
 
 ENGINES = len(Engine)
@@ -42,7 +43,7 @@ class Conflicts:
         earlier, later = _together([self.on_core, _pairs(self.dram)])
         return earlier, later
 
-    def moved(self, order: Sequence[int]) -> Conflicts:
+    def moved(self, order: Ints) -> Conflicts:
         """Those of a stream in another order, in which no instruction came to stand before one that it shares units
         with. ``order``: positions in this stream.
 

@@ -17,9 +17,9 @@ from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
 from .....hw.isa import Engine
 from ...llvm.scan import scan
-from .accesses import Ints
 from .conflicts import Conflicts
 from .prefetch import prefetches
+from .rows import Ints
 from .stream import Issue
 
 DISTANCE = {Engine.LOAD: 48, Engine.LOADW: 48, Engine.GEMM: 24}
@@ -33,7 +33,7 @@ REORDERED = (Engine.LOAD, Engine.LOADW)
 """Engines whose instructions may overtake one another."""
 
 
-def early_order(config: CoreConfig, rate: DramRate, issues: Sequence[Issue], conflicts: Conflicts) -> list[int]:
+def early_order(config: CoreConfig, rate: DramRate, issues: Sequence[Issue], conflicts: Conflicts) -> Ints:
     """The new order of the stream, which means the same: positions in the old one."""
     engines = conflicts.engines
     wished = _wished(engines, prefetches(config, rate, issues, conflicts))
@@ -46,8 +46,7 @@ def early_order(config: CoreConfig, rate: DramRate, issues: Sequence[Issue], con
         engines, wished, len(issues), earlier[near], later[near], len(near), in_order, np.full(len(Engine), -1), places
     )
     # Equal places keep their order, so each instruction stays behind all that it depends on.
-    order: list[int] = np.argsort(places, kind="stable").tolist()
-    return order
+    return np.argsort(places, kind="stable")
 
 
 @scan

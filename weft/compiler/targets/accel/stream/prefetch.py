@@ -12,19 +12,20 @@ last load back, each is given time of the bus that the timetable leaves free, ah
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, prod
+from math import inf
 
 import numpy as np
 
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
-from .....hw.isa import TAP_COLUMNS, Engine, Gemm, Load, Loop, Store, Vector
-from .....hw.load_counts import bytes_each
+from .....hw.isa import TAP_COLUMNS, Engine, Opcode
 from .....hw.memories import Memory
+from ...llvm.scan import scan
+from .accesses import stream_of
 from .conflicts import Conflicts
+from .rows import Form, Ints, Rows, loops_held, transferred
 from .stream import TRANSFERS, Issue
 
 PIPELINE_CYCLES = 16
@@ -37,16 +38,22 @@ QUEUED = 500
 """Cycles by which a load goes later than there is room for it: instructions reach their queues before they start, and a
 load that waits there holds up all behind it."""
 
+_LOADW = int(Engine.LOADW)
+
 
 @dataclass(frozen=True)
 class _Timetable:
-    """When things happen if no load of ``loadw`` takes time."""
+    """When things happen if no load of ``loadw`` takes time. ``ends``: of each instruction, when the last one with
+    which it shares an entry does; ``reached``: when the latest of what was to be computed so far starts. ``loads``:
+    positions of those loads, and ``cost``: the cycles of the bus that each takes; ``wanted``: of each instruction, if
+    it is such a load, when what it brings is used, or -1. ``free``: when nobody uses the bus."""
 
-    ends: Sequence[int]  # of the last instruction with which each instruction shares an entry
-    reached: Sequence[int]  # when the latest of what was to be computed so far starts
-    wanted: Mapping[int, int]  # when what a load brings is used, by the load's position in the stream
-    cost: Mapping[int, int]  # cycles of the bus that it takes
-    free: Sequence[tuple[float, float]]  # when nobody uses the bus
+    ends: Ints
+    reached: Ints
+    loads: Ints
+    cost: Ints
+    wanted: Ints
+    free: Sequence[tuple[float, float]]
 
 
 def prefetches(
@@ -58,10 +65,12 @@ def prefetches(
     """
     table = _timetable(config, rate, issues, conflicts)
     free = list(table.free)
-    latest, moment = {}, inf
-    for position in reversed(table.cost):
-        moment = min(moment, table.wanted.get(position, inf))
-        missing = MARGIN * table.cost[position]
+    found, moments, moment = [], [], inf
+    columns = table.loads, table.cost, table.wanted[table.loads]
+    for position, cost, wanted in zip(*(each[::-1].tolist() for each in columns), strict=True):
+        if wanted >= 0:
+            moment = min(moment, wanted)
+        missing = MARGIN * cost
         while missing > 0 and free:
             begin, end = free[-1]
             if begin >= moment:
@@ -73,73 +82,96 @@ def prefetches(
             missing -= taken
         if missing > 0:
             break  # what is wanted at once stays where the walk has it, beside what else is wanted at once
-        latest[position] = bisect_left(table.reached, max(moment, table.ends[position] + QUEUED)) - 1
-    return latest
+        found.append(position)
+        moments.append(moment)
+    latest = np.maximum(np.array(moments), table.ends[found] + QUEUED) if found else np.zeros(0)
+    return dict(zip(found, (np.searchsorted(table.reached, latest) - 1).tolist(), strict=True))
 
 
 def _timetable(config: CoreConfig, rate: DramRate, issues: Sequence[Issue], conflicts: Conflicts) -> _Timetable:
-    bandwidth = rate.for_bus(config)
-    latest = np.full(len(issues), -1)
+    rows = stream_of(issues).rows
+    count = len(rows)
+    latest = np.full(count, -1)
     earlier, later = conflicts.pairs
     np.maximum.at(latest, later, earlier)
-    taken = _cycles(config, bandwidth, issues)
-    clock = [0] * len(Engine)
-    ended: list[int] = []
-    ends: list[int] = []
-    reached: list[int] = []
-    untaken: dict[Engine, list[int]] = {Engine.GEMM: [], Engine.VECTOR: []}
-    wanted: dict[int, int] = {}
-    cost: dict[int, int] = {}
-    free: list[tuple[float, float]] = []
-    now = bus = 0
-    for position, (issue, last, cycles) in enumerate(zip(issues, latest.tolist(), taken, strict=True)):
-        engine = issue.instruction.engine
-        first = ended[last] if last >= 0 else 0
-        ends.append(first)
-        if engine is Engine.LOADW:
-            end = 0
-            if writes := issue.writes:
-                cost[position] = cycles
-                untaken[Engine.GEMM if writes[0].memory is Memory.WGT else Engine.VECTOR].append(position)
-        elif engine in TRANSFERS:
-            begin = max(bus, clock[engine], first)
-            if begin > bus:
-                free.append((bus, begin))
-            clock[engine] = bus = begin + cycles
-            end = bus + rate.latency
+    cycles = _cycles(config, rate.for_bus(config), rows)
+    takers = rows.by_form(_taker)
+    works = (rows.opcodes != Opcode.LOOP).astype(np.int64)
+    wanted, ended, ends, reached, waiting, begins, stops = (np.full(count, -1) for _ in range(7))
+    bus = np.zeros(1, np.int64)
+    free = _scan_times(
+        rows.engines, np.array([each in TRANSFERS for each in Engine], np.int64), latest, cycles, takers, works, count,
+        rate.latency, np.zeros(len(Engine), np.int64), np.full(len(Engine), -1), waiting, wanted, ended, ends, reached,
+        begins, stops, bus,
+    )  # fmt: skip
+    loads = np.flatnonzero(takers >= 0)
+    times = zip(begins[:free].tolist(), stops[:free].tolist(), strict=True)
+    return _Timetable(ends, reached, loads, cycles[loads], wanted, [*times, (int(bus[0]), inf)])
+
+
+def _taker(form: Form) -> int:
+    """Who uses what a load of ``loadw`` brings; -1 of other instructions."""
+    if form.common["engine"] is not Engine.LOADW or not form.writes:
+        return -1
+    return Engine.GEMM if form.sets[form.writes[0]][0] is Memory.WGT else Engine.VECTOR
+
+
+@scan
+def _scan_times(
+    engines: Ints, transfers: Ints, latest: Ints, cycles: Ints, takers: Ints, works: Ints, count: int, latency: int,
+    clock: Ints, head: Ints, waiting: Ints, wanted: Ints, ended: Ints, ends: Ints, reached: Ints, begins: Ints,
+    stops: Ints, bus: Ints,
+) -> int:  # fmt: skip
+    """How often the bus is free, from ``begins`` to ``stops``. ``head``: of each taker the last load that it has not
+    used yet; ``waiting``: of a load, the one before it."""
+    now = 0
+    free = 0
+    for position in range(count):
+        engine = engines[position]
+        first = 0
+        if latest[position] >= 0:
+            first = ended[latest[position]]
+        ends[position] = first
+        end = 0
+        if engine == _LOADW:
+            if takers[position] >= 0:
+                waiting[position] = head[takers[position]]
+                head[takers[position]] = position
+        elif transfers[engine]:
+            begin = max(max(bus[0], clock[engine]), first)
+            if begin > bus[0]:
+                begins[free] = bus[0]
+                stops[free] = begin
+                free += 1
+            bus[0] = begin + cycles[position]
+            clock[engine] = bus[0]
+            end = bus[0] + latency
         else:
             start = max(clock[engine], first)
-            clock[engine] = end = start + cycles
+            end = start + cycles[position]
+            clock[engine] = end
             now = max(now, start)
-            if untaken[engine] and not isinstance(issue.instruction, Loop):
-                wanted.update(dict.fromkeys(untaken[engine], start))
-                untaken[engine].clear()
-        ended.append(end)
-        reached.append(now)
-    return _Timetable(ends, reached, wanted, cost, [*free, (bus, inf)])
+            if works[position]:
+                load = head[engine]
+                while load >= 0:
+                    wanted[load] = start
+                    load = waiting[load]
+                head[engine] = -1
+        ended[position] = end
+        reached[position] = now
+    return free
 
 
-def _cycles(config: CoreConfig, bandwidth: int, issues: Sequence[Issue]) -> list[int]:
+def _cycles(config: CoreConfig, bandwidth: int, rows: Rows) -> Ints:
     """What each instruction takes of its engine, or of DRAM, about. ``bandwidth``: bytes of DRAM a cycle."""
-    extents: dict[Engine, dict[int, int]] = {engine: {} for engine in Engine}
-    found = []
-    for issue in issues:
-        instruction, cycles = issue.instruction, PIPELINE_CYCLES
-        match instruction:
-            case Load():
-                cycles += instruction.rows * instruction.columns * bytes_each(config, instruction) // bandwidth
-            case Store():
-                cycles += instruction.rows * instruction.columns * config.out_bytes // bandwidth
-            case Gemm() | Vector():
-                own = extents[instruction.engine]
-                micro_ops = prod([own[level] for level in range(instruction.levels)])
-                if isinstance(instruction, Gemm) and instruction.depthwise:  # an output takes one to three cycles
-                    micro_ops *= (1 + TAP_COLUMNS) // 2
-                cycles += micro_ops
-            case Loop():
-                extents[instruction.engine][instruction.level] = instruction.extent
-                cycles = 1
-            case _:
-                cycles = 1
-        found.append(cycles)
+    found = np.ones(len(rows), np.int64)
+    moving = rows.places(Opcode.LOAD, Opcode.STORE)
+    found[moving] = PIPELINE_CYCLES + transferred(config, rows, moving) // bandwidth
+    for opcode, engine in ((Opcode.GEMM, Engine.GEMM), (Opcode.VECTOR, Engine.VECTOR)):
+        own = rows.places(opcode)
+        (extents,) = loops_held(rows, engine, own, ["extent"])
+        runs = np.arange(extents.shape[1]) < rows.column("levels", own)[:, None]
+        micro_ops = np.where(runs, extents, 1).prod(axis=1)
+        micro_ops[rows.column("depthwise", own) > 0] *= (1 + TAP_COLUMNS) // 2  # an output takes one to three cycles
+        found[own] = PIPELINE_CYCLES + micro_ops
     return found

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from math import prod
 
 from .....hw.config import CoreConfig
-from .....hw.isa import Engine, Gemm, Load, Loop, Scratchpad
+from .....hw.isa import Engine, Load, Loop, Opcode, Scratchpad
 from .....hw.load_counts import entries_each, entries_of
 from .accesses import Stream, stream_of
+from .rows import last_of
 from .split_loads import cut_load
 from .split_products import Product, product_at
-from .stream import Issue, last_of
+from .stream import Issue
 
 SMALLEST_LAST_PART_MICRO_OPS = 16
 """Micro-ops of a part: about as long as the array's pipeline."""
@@ -28,26 +29,29 @@ MOST_PARTS_OF_LAST_LOAD = 8
 def split_end(config: CoreConfig, issues: Sequence[Issue]) -> Stream:
     """The stream with them cut; it means the same."""
     stream = stream_of(issues)
-    place = last_of(issues, Gemm)
-    product = product_at(issues, place) if place >= 0 else None
+    rows = stream.rows
+    place = last_of(rows, Opcode.GEMM)
+    product = product_at(stream, place) if place >= 0 else None
     if product is None:
         return stream
-    for of_load in range(place - 1, -1, -1):
-        load = issues[of_load].instruction
-        if isinstance(load, Load) and load.scratchpad is Scratchpad.WGT:
-            break
-    else:
+    loads = rows.places(Opcode.LOAD)
+    loads = loads[loads < place]
+    loads = loads[rows.column("scratchpad", loads) == Scratchpad.WGT]
+    if not len(loads):
         return stream
+    of_load = int(loads[-1])
+    whole, load = rows[place], rows[of_load].instruction
+    assert isinstance(load, Load)
     group = _loaded_by_group(config, load, product)
     count = product.levels[-1][0]
     size = _size(product) if group else count
     if size == count:
         return stream
-    parts = [_loop(product, size, issues[place]), *product.parts(issues[place], size)]
+    parts = [_loop(product, size, whole), *product.parts(whole, size)]
     if count % size:
-        parts.insert(-1, _loop(product, count % size, issues[place]))
-    loads = cut_load(config, issues[of_load], load, [first * group for first in range(size, count, size)])
-    return stream.cut({of_load: loads, place: parts})
+        parts.insert(-1, _loop(product, count % size, whole))
+    cuts = [first * group for first in range(size, count, size)]
+    return stream.cut({of_load: cut_load(config, rows[of_load], load, cuts), place: parts})
 
 
 def _loaded_by_group(config: CoreConfig, load: Load, product: Product) -> int:

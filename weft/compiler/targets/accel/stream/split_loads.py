@@ -15,11 +15,12 @@ from itertools import pairwise
 import numpy as np
 
 from .....hw.config import CoreConfig
-from .....hw.isa import Engine, Load, Scratchpad
+from .....hw.isa import Load, Opcode, Scratchpad
 from .....hw.load_counts import bytes_each, entries_each, entries_of
 from .....hw.memories import Memory
 from ...llvm.scan import scan
-from .accesses import Ints, Stream, Touched, runs_of, stream_of
+from .accesses import Stream, Touched, runs_of, stream_of
+from .rows import Ints, bytes_of_each
 from .stream import RECENT, Access, Issue, dram_access
 
 SMALLEST_PART_ENTRIES = 32
@@ -30,89 +31,73 @@ MOST_PARTS_OF_LOAD = 8
 
 
 @dataclass(frozen=True)
-class _Candidate:
-    """A load that may be cut before its rows, or before the columns of a single one. Row n needs ``length`` units from
-    ``start + n * apart`` on, of DRAM or, of ``weights``, of their scratchpad; it brings ``entries``."""
+class _Candidates:
+    """Loads that may be cut before their rows, or before the columns of a single one. Row n of a load needs ``lengths``
+    units from ``starts + n * aparts`` on, of DRAM or, of ``weights``, of their scratchpad; it brings ``entries``."""
 
-    position: int
-    load: Load
-    weights: bool
-    start: int
-    count: int
-    apart: int
-    length: int
-    entries: int
+    positions: Ints
+    weights: Ints
+    starts: Ints
+    counts: Ints
+    aparts: Ints
+    lengths: Ints
+    entries: Ints
 
     @property
-    def stop(self) -> int:
-        """One past the last unit."""
-        return self.start + (self.count - 1) * self.apart + self.length
+    def stops(self) -> Ints:
+        """One past the last unit of each."""
+        return self.starts + (self.counts - 1) * self.aparts + self.lengths
 
 
 def split_loads(config: CoreConfig, issues: Sequence[Issue]) -> Stream:
     """The stream with such loads cut; it means the same."""
     stream = stream_of(issues)
     parts = {}
-    for each, needs in _needs(config, stream.touched, _candidates(config, stream)):
-        cuts = _changes(needs, each.entries)
+    candidates = _candidates(config, stream)
+    for number, needs in _needs(config, stream.touched, candidates):
+        cuts = _changes(needs, int(candidates.entries[number]))
         if cuts:
-            parts[each.position] = cut_load(config, stream[each.position], each.load, cuts)
+            position = int(candidates.positions[number])
+            issue = stream[position]
+            assert isinstance(issue.instruction, Load)
+            parts[position] = cut_load(config, issue, issue.instruction, cuts)
     return stream.cut(parts)
 
 
-def _candidates(config: CoreConfig, stream: Stream) -> list[_Candidate]:
-    touched = stream.touched
+def _candidates(config: CoreConfig, stream: Stream) -> _Candidates:
+    touched, rows = stream.touched, stream.rows
     reads_dram = np.zeros(len(stream), np.bool_)
     reads_dram[touched.positions[touched.of(Memory.DRAM) & ~touched.writes]] = True
-    positions = np.flatnonzero(np.isin(touched.engines, (Engine.LOAD, Engine.LOADW)))
-    found = []
-    for position, from_dram in zip(positions.tolist(), reads_dram[positions].tolist(), strict=True):
-        load = stream[position].instruction
-        if isinstance(load, Load):
-            rows = _rows_in_dram(config, load) if from_dram else _weights(config, load)
-            if rows is not None:
-                found.append(_Candidate(position, load, not from_dram, *rows))
-    return found
+    positions = rows.places(Opcode.LOAD)
+    names = "index", "offset", "rows", "columns", "stride", "pad_top", "pad_bottom", "pad_left", "pad_right"
+    index, offset, count, columns, stride, top, bottom, left, right = (rows.column(name, positions) for name in names)
+    from_dram, several, around = reads_dram[positions], count > 1, (top | bottom) > 0
+    # Rows, or columns of a single row, in granules; none of a load whose entries are smaller than what addresses count.
+    units, part = np.divmod(bytes_of_each(config, rows)[positions], config.granule_bytes)
+    in_rows = np.stack([offset, count, stride * units, columns * units, left + columns + right])
+    single = np.stack([offset, count * columns, units, units, np.ones_like(units)])
+    may = from_dram & (part == 0) & (several | ~around)
+    # Columns of a load of weights, which nothing writes in DRAM, in entries.
+    each = rows.by_form(lambda form: entries_each(config, form.example) if isinstance(form.example, Load) else 0)
+    each = each[positions]
+    of_weights = np.stack([index, count * columns, each, each, each])
+    whole = ~from_dram & ~several & ~around & ((left | right) == 0)
+    whole &= rows.column("scratchpad", positions) == Scratchpad.WGT
+    found = np.where(from_dram, np.where(several, in_rows, single), of_weights)
+    own = may | whole
+    return _Candidates(positions[own], whole[own].astype(np.int64), *np.ascontiguousarray(found[:, own]))
 
 
-_Rows = tuple[int, int, int, int, int]
-"""Start, count, distance, length and entries of a candidate."""
-
-
-def _rows_in_dram(config: CoreConfig, load: Load) -> _Rows | None:
-    """Rows of a load, or columns of a single row, in granules; None where it is not cut."""
-    units, part = divmod(bytes_each(config, load), config.granule_bytes)
-    if part:
-        return None  # smaller than what addresses count
-    if load.rows > 1:
-        entries = load.pad_left + load.columns + load.pad_right
-        return load.offset, load.rows, load.stride * units, load.columns * units, entries
-    if load.pad_top or load.pad_bottom:
-        return None
-    return load.offset, load.rows * load.columns, units, units, 1
-
-
-def _weights(config: CoreConfig, load: Load) -> _Rows | None:
-    """Columns of a load of weights, which nothing writes in DRAM, in entries; None where it is not cut."""
-    if load.scratchpad is not Scratchpad.WGT:
-        return None
-    if load.rows > 1 or load.pad_top or load.pad_bottom or load.pad_left or load.pad_right:
-        return None
-    each = entries_each(config, load)
-    return load.index, load.rows * load.columns, each, each, each
-
-
-def _needs(
-    config: CoreConfig, touched: Touched, candidates: Sequence[_Candidate]
-) -> Iterator[tuple[_Candidate, Ints]]:  # fmt: skip
+def _needs(config: CoreConfig, touched: Touched, candidates: _Candidates) -> Iterator[tuple[int, Ints]]:
     """The candidates whose rows do not all need the same, and what number of an instruction, from 1, each row needs.
     Of DRAM that is the last store, which has to be a recent one; of weights the last that had to do with their place.
     """
     own = np.flatnonzero(touched.of(Memory.WGT) | (touched.of(Memory.DRAM) & touched.writes))
     used, sets = np.unique(touched.sets[own], return_inverse=True)
     known = [touched.known[each] for each in used.tolist()]
-    granules = max([each.stop for each in candidates if not each.weights] +
-                   [Access(*each).stop for each in known if each[0] is Memory.DRAM], default=0)  # fmt: skip
+    of_weights = candidates.weights > 0
+    granules = max([int(candidates.stops[~of_weights].max(initial=0))] +
+                   [Access(*each).stop for each in known if each[0] is Memory.DRAM])  # fmt: skip
     runs = [runs_of(extents, strides) for *_, extents, strides in known]
     begins = np.cumsum([0, *(len(first) for first, _ in runs)])
     shifts = np.repeat(
@@ -121,19 +106,18 @@ def _needs(
     )
     none = np.zeros(0, np.int64)
     first, stop = (np.concatenate([none, *each]) + shifts for each in zip((none, none), *runs, strict=True))
-    units = max([granules + config.wgt_depth, *(granules + each.stop for each in candidates if each.weights)])
-    columns = np.array(
-        [(each.position, 0 if each.weights else each.position + 1 - RECENT, each.start + granules * each.weights,
-          each.count, each.apart, each.length) for each in candidates], np.int64,
-    ).reshape(-1, 6).T.copy()  # fmt: skip
-    places, needs = np.empty(len(candidates), np.int64), np.empty(int(columns[3].sum()), np.int64)
+    units = granules + max(config.wgt_depth, int(candidates.stops[of_weights].max(initial=0)))
+    count = len(candidates.positions)
+    recent = np.where(of_weights, 0, candidates.positions + 1 - RECENT)
+    places, needs = np.empty(count, np.int64), np.empty(int(candidates.counts.sum()), np.int64)
     end = np.iinfo(np.int64).max
     _scan_needs(
-        *columns, len(candidates), np.append(touched.positions[own], end), len(own), sets.reshape(-1), begins, first,
-        stop, np.zeros(max(units, int(stop.max(initial=0))), np.int64), places, needs,
+        candidates.positions, recent, candidates.starts + granules * candidates.weights, candidates.counts,
+        candidates.aparts, candidates.lengths, count, np.append(touched.positions[own], end), len(own),
+        sets.reshape(-1), begins, first, stop, np.zeros(max(units, int(stop.max(initial=0))), np.int64), places, needs,
     )  # fmt: skip
     for number in np.flatnonzero(places >= 0).tolist():
-        yield candidates[number], needs[places[number] : places[number] + candidates[number].count]
+        yield number, needs[places[number] : places[number] + candidates.counts[number]]
 
 
 @scan

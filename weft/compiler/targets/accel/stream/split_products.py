@@ -9,18 +9,18 @@ is done with. The parts have the loops of the whole but the outermost, so no loo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from math import prod
 
 import numpy as np
 
 from .....hw.config import CoreConfig
-from .....hw.isa import Engine, Gemm, Loop
+from .....hw.isa import Engine, Gemm, Opcode
 from .....hw.memories import Memory
 from ...llvm.scan import scan
-from .accesses import Ints, Stream, Touched, runs_of, stream_of
+from .accesses import Stream, Touched, ranges, runs_of, stream_of
+from .rows import Ints, Rows, loops_held
 from .stream import RECENT, Access, Issue
 
 SMALLEST_PART_MICRO_OPS = 32
@@ -32,6 +32,9 @@ MOST_PARTS_OF_PRODUCT = 64
 Level = tuple[int, int, int, int]
 """Extent and strides (dst, a, b) of a loop."""
 
+LEVEL_FIELDS = ("extent", "dst_stride", "a_stride", "b_stride")
+"""Those of a LOOP that are a level."""
+
 _Shape = tuple[tuple[int, ...], tuple[int, ...]]
 """Extents and strides of an access."""
 
@@ -42,18 +45,6 @@ class Product:
 
     gemm: Gemm
     levels: tuple[Level, ...]
-
-    @property
-    def groups(self) -> tuple[int, int, int]:
-        """First accumulator, how many output groups, and how far these are apart."""
-        extent, stride, *_ = self.levels[-1]
-        return self.gemm.dst, extent, stride
-
-    @property
-    def group(self) -> _Shape:
-        """The accumulators of an output group, from its first."""
-        moving = [(extent, stride) for extent, stride, *_ in self.levels[:-1] if stride]
-        return tuple(extent for extent, _ in moving), tuple(stride for _, stride in moving)
 
     def parts(self, whole: Issue, size: int = 1) -> list[Issue]:
         """Parts of so many iterations of the outermost loop each, which runs in them where there are several; the last
@@ -100,41 +91,82 @@ class _Touching:
 
 
 @dataclass(frozen=True)
-class _Groups:
-    """Of the products that can be cut, by their numbers: first accumulator, how many output groups, how far these are
-    apart, and the shape of one. ``number``: of the product at each instruction that touches accumulators, or -1."""
+class _Products:
+    """The products that can be cut: where they are, how many loops they have, and what all registers hold, the last
+    axis as of `LEVEL_FIELDS`; how many output groups, and how far these are apart; fields of the instruction."""
 
-    number: Ints
-    first: Ints
-    count: Ints
+    positions: Ints
+    depth: Ints
+    levels: Ints
+    counts: Ints
     apart: Ints
-    shape: Ints
+    dst: Ints
+    src: Ints
+    wgt: Ints
+    zero: Ints
 
-    @property
-    def columns(self) -> tuple[Ints, ...]:
-        return self.number, self.first, self.count, self.apart, self.shape
+    def groups(self) -> tuple[list[_Shape], Ints]:
+        """The different output groups, and which of them those of each product are."""
+        inner = np.arange(self.levels.shape[1]) < self.depth[:, None] - 1
+        extents, strides = (np.where(inner, self.levels[:, :, field], 0) for field in (0, 1))
+        different, which = np.unique(np.hstack([extents, strides]), axis=0, return_inverse=True)
+        shapes = []
+        for row in different.reshape(len(different), 2, -1).tolist():
+            moving = [(extent, stride) for extent, stride in zip(*row, strict=True) if stride]
+            shapes.append((tuple(extent for extent, _ in moving), tuple(stride for _, stride in moving)))
+        return shapes, which.reshape(-1)
 
 
 def split_products(config: CoreConfig, issues: Sequence[Issue]) -> Stream:
     """The stream with such products cut; it means the same."""
     stream = stream_of(issues)
-    products = {place: product for place, product in products_of(stream) if _long_enough(product)}
-    if not products:
+    products = _products(stream.rows)
+    if not len(products.positions):
         return stream
-    return stream.cut({place: products[place].parts(stream[place]) for place in _cut(config, stream.touched, products)})
+    chosen = _cut(config, stream.touched, products)
+    if not len(chosen):
+        return stream
+    return stream.replaced(products.positions[chosen], products.counts[chosen], _parts(stream.rows, products, chosen))
 
 
-def products_of(issues: Sequence[Issue]) -> Iterator[tuple[int, Product]]:
-    """The products of several output groups, with their positions."""
-    held: dict[int, Level] = {}
-    for position, issue in enumerate(issues):
-        match issue.instruction:
-            case Loop(engine=Engine.GEMM) as loop:
-                held[loop.level] = loop.extent, loop.dst_stride, loop.a_stride, loop.b_stride
-            case Gemm(depthwise=0) as gemm if gemm.levels:
-                product = _product(gemm, [held[level] for level in range(gemm.levels)])
-                if product is not None:
-                    yield position, product
+def _products(rows: Rows) -> _Products:
+    """The products of several output groups, each of which may be a part."""
+    positions = rows.places(Opcode.GEMM)
+    depth = rows.column("levels", positions)
+    may = (rows.column("depthwise", positions) == 0) & (depth > 0)
+    positions, depth = positions[may], depth[may]
+    levels = np.moveaxis(loops_held(rows, Engine.GEMM, positions, LEVEL_FIELDS), 0, -1)
+    counts, apart, *_ = levels[np.arange(len(positions)), depth - 1].T
+    inner = np.where(np.arange(levels.shape[1]) < depth[:, None] - 1, levels[:, :, 0], 1).prod(axis=1)
+    cut = (apart > 0) & (counts > 1) & (counts <= MOST_PARTS_OF_PRODUCT) & (inner >= SMALLEST_PART_MICRO_OPS)
+    return _Products(positions[cut], depth[cut], levels[cut], counts[cut], apart[cut],
+                     *(rows.column(name, positions[cut]) for name in ("dst", "src", "wgt", "zero")))  # fmt: skip
+
+
+def _parts(rows: Rows, products: _Products, chosen: Ints) -> Rows:
+    """An instruction for each output group of the products that are chosen: those of a form and of the same loops give
+    parts of one form."""
+    alike = np.column_stack([rows.form_of[products.positions[chosen]], products.depth[chosen],
+                             products.levels[chosen].reshape(len(chosen), -1)])  # fmt: skip
+    _, examples, which = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+    forms = []
+    for number in chosen[examples].tolist():
+        place, depth = int(products.positions[number]), int(products.depth[number])
+        gemm = rows[place].instruction
+        assert isinstance(gemm, Gemm)
+        levels = [(extent, dst, a, b) for extent, dst, a, b in products.levels[number, :depth].tolist()]
+        forms.append(Product(gemm, tuple(levels)).parts(rows[place])[0])
+    examples_of = Rows.of(forms)
+    group, of = ranges(np.zeros_like(chosen), products.counts[chosen])
+    outermost = products.levels[chosen, products.depth[chosen] - 1]
+    first = np.column_stack([products.dst, products.src, products.wgt])[chosen]
+    dst, src, wgt = (first[of] + group[:, None] * outermost[of, 1:]).T
+    places = products.positions[chosen][of]
+    # Addresses of a part: its fields, then what it reads of inp and wgt, and reads and writes of acc.
+    return Rows(
+        examples_of.forms, examples_of.form_of[which.reshape(-1)[of]], np.column_stack([dst, src, wgt, src, wgt, dst]),
+        rows.layers[places], rows.tiles[places],
+    )  # fmt: skip
 
 
 def product_at(issues: Sequence[Issue], position: int) -> Product | None:
@@ -146,26 +178,14 @@ def product_at(issues: Sequence[Issue], position: int) -> Product | None:
 
 
 def levels_at(issues: Sequence[Issue], position: int, engine: Engine, count: int) -> list[Level]:
-    """What so many loops of an engine are at a position, innermost first: looked for from there back."""
-    held: dict[int, Level] = {}
-    for place in reversed(range(position)):
-        if len(held) == count:
-            break
-        match issues[place].instruction:
-            case Loop(engine=own) as loop if own is engine and loop.level < count:
-                held.setdefault(loop.level, (loop.extent, loop.dst_stride, loop.a_stride, loop.b_stride))
-    return [held[level] for level in range(count)]
+    """What so many loops of an engine are at a position, innermost first."""
+    held = loops_held(stream_of(issues).rows, engine, np.array([position]), LEVEL_FIELDS)[:, 0, :count]
+    return [(extent, dst, a, b) for extent, dst, a, b in held.T.tolist()]
 
 
 def _product(gemm: Gemm, levels: Sequence[Level]) -> Product | None:
     groups, stride, *_ = levels[-1]
     return Product(gemm, tuple(levels)) if stride and groups > 1 else None
-
-
-def _long_enough(product: Product) -> bool:
-    """Whether each of its output groups may be a part."""
-    *below, (groups, *_) = product.levels
-    return groups <= MOST_PARTS_OF_PRODUCT and prod(level[0] for level in below) >= SMALLEST_PART_MICRO_OPS
 
 
 def access_of(memory: Memory, start: int, levels: Sequence[Level], operand: int) -> Access:
@@ -174,24 +194,20 @@ def access_of(memory: Memory, start: int, levels: Sequence[Level], operand: int)
     return Access(memory, start, tuple(extent for extent, _ in moving), tuple(stride for _, stride in moving))
 
 
-def _cut(config: CoreConfig, touched: Touched, products: Mapping[int, Product]) -> list[int]:
-    """The positions of the products that are to be cut, in their order."""
+def _cut(config: CoreConfig, touched: Touched, products: _Products) -> Ints:
+    """The numbers of the products that are to be cut, in their order."""
     shapes: defaultdict[_Shape, int] = defaultdict(count().__next__)
-    of_group = [shapes[each.group] for each in products.values()]
+    groups, which = products.groups()
+    of_group = np.array([shapes[each] for each in groups], np.int64)[which]
     touching = _touching(touched, shapes)
-    numbers = {place: number for number, place in enumerate(products)}
-    first, counts, apart = np.array([each.groups for each in products.values()], np.int64).T.copy()
-    groups = _Groups(
-        np.array([numbers.get(place, -1) for place in touching.positions.tolist()], np.int64),
-        first, counts, apart, np.array(of_group, np.int64),
-    )  # fmt: skip
-    taken, given_back = (np.zeros(len(products), np.int64) for _ in range(2))
+    number = np.full(len(touched.engines), -1, np.int64)
+    number[products.positions] = np.arange(len(products.positions))
+    taken, given_back = (np.zeros(len(products.positions), np.int64) for _ in range(2))
     for backwards, found in ((1, taken), (0, given_back)):
         reader = np.full(config.acc_depth, -1, np.int64)
-        _scan(backwards, *touching.columns, *groups.columns, len(touching.positions), reader, found)
-    starting = np.array([each.gemm.zero for each in products.values()], np.int64)
-    chosen: list[int] = np.fromiter(products, np.int64)[taken | given_back & starting > 0].tolist()
-    return chosen
+        _scan(backwards, *touching.columns, number[touching.positions], products.dst, products.counts, products.apart,
+              of_group, len(touching.positions), reader, found)  # fmt: skip
+    return np.flatnonzero(taken | given_back & products.zero > 0)
 
 
 def _touching(found: Touched, shapes: defaultdict[_Shape, int]) -> _Touching:

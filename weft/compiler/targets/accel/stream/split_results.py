@@ -13,11 +13,12 @@ from itertools import pairwise
 import numpy as np
 
 from .....hw.config import CoreConfig
-from .....hw.isa import Engine, Gemm, Loop, Store, Vector
+from .....hw.isa import Engine, Loop, Opcode, Store, Vector
 from .....hw.memories import Memory
-from .accesses import Ints, Stream, stream_of
+from .accesses import Stream, Touched, stream_of
+from .rows import Ints, last_of
 from .split_products import Level, access_of, levels_at
-from .stream import Access, Issue, dram_access, last_of
+from .stream import Access, Issue, dram_access
 
 SMALLEST_PART_RESULTS = 4
 """Entries of a part but the last."""
@@ -26,22 +27,23 @@ SMALLEST_PART_RESULTS = 4
 def split_results(config: CoreConfig, issues: Sequence[Issue]) -> Stream:
     """The stream with them cut; it means the same."""
     stream = stream_of(issues)
-    narrow, store = last_of(issues, Vector), last_of(issues, Store)
-    if not last_of(issues, Gemm) < narrow < store:
+    rows = stream.rows
+    narrow, store = last_of(rows, Opcode.VECTOR), last_of(rows, Opcode.STORE)
+    if not last_of(rows, Opcode.GEMM) < narrow < store:
         return stream
-    vector, stored = issues[narrow].instruction, issues[store].instruction
+    vector, stored = rows[narrow].instruction, rows[store].instruction
     assert isinstance(vector, Vector)
     assert isinstance(stored, Store)
-    levels = levels_at(issues, narrow, Engine.VECTOR, vector.levels)
+    levels = levels_at(stream, narrow, Engine.VECTOR, vector.levels)
     each = _entries_of_iterations(vector, levels, stored)
     if not each:
         return stream
-    cuts = [cut for cut in _cuts(config, issues, narrow, vector, levels) if _storable(config, stored, cut * each)]
+    cuts = [cut for cut in _cuts(config, stream, narrow, vector, levels) if _storable(config, stored, cut * each)]
     if not cuts:
         return stream
     return stream.cut({
-        narrow: _vectors(issues[narrow], vector, levels, cuts),
-        store: _stores(config, issues[store], stored, [cut * each for cut in cuts]),
+        narrow: _vectors(rows[narrow], vector, levels, cuts),
+        store: _stores(config, rows[store], stored, [cut * each for cut in cuts]),
     })  # fmt: skip
 
 
@@ -57,7 +59,7 @@ def _entries_of_iterations(vector: Vector, levels: Sequence[Level], stored: Stor
 
 
 def _cuts(
-    config: CoreConfig, issues: Sequence[Issue], narrow: int, vector: Vector, levels: Sequence[Level]
+    config: CoreConfig, stream: Stream, narrow: int, vector: Vector, levels: Sequence[Level]
 ) -> list[int]:  # fmt: skip
     """Iterations of the outermost loop whose sums are done later than those before them."""
     count, _, apart, _ = levels[-1]
@@ -65,7 +67,7 @@ def _cuts(
     for extent, _, stride, _ in levels[:-1]:
         inner = (np.arange(extent)[:, None] * stride + inner).ravel()
     entries = vector.a + np.arange(count)[:, None] * apart + inner
-    needs = _written(config, issues, narrow, entries)[entries].max(axis=1)
+    needs = _written(config, stream.touched, narrow, entries)[entries].max(axis=1)
     least = -(-SMALLEST_PART_RESULTS // inner.size)
     cuts: list[int] = []
     for place in (np.flatnonzero(np.diff(needs)) + 1).tolist():
@@ -74,19 +76,19 @@ def _cuts(
     return cuts if (np.diff(needs) >= 0).all() else []
 
 
-def _written(config: CoreConfig, issues: Sequence[Issue], position: int, entries: Ints) -> Ints:
+def _written(config: CoreConfig, touched: Touched, position: int, entries: Ints) -> Ints:
     """The last place before a position at which each of these accumulators is written, -1 where there is none; one
     number for each that the core has."""
     done = np.full(config.acc_depth, -1, np.int64)
     wanted = np.zeros(config.acc_depth, np.bool_)
     wanted[entries] = True
-    while wanted.any() and position:
-        position -= 1
-        for access in issues[position].accesses[1]:
-            if access.memory is Memory.ACC:
-                units = access.selector()
-                done[units] = np.where(wanted[units], position, done[units])
-                wanted[units] = False
+    own = np.flatnonzero(touched.writes & touched.of(Memory.ACC) & (touched.positions < position))
+    for place, number in zip(touched.positions[own][::-1].tolist(), touched.sets[own][::-1].tolist(), strict=True):
+        units = Access(*touched.known[number]).selector()
+        done[units] = np.where(wanted[units], place, done[units])
+        wanted[units] = False
+        if not wanted.any():
+            break
     return done
 
 

@@ -5,7 +5,6 @@ Each knows what it touches, so that :mod:`.tokens` can let the engines run at th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -87,8 +86,6 @@ class Issue:
     writes: tuple[Access, ...] = ()
     layer: int = 0
     tile: int = 0
-    waits: int = field(default=0)  # mask of engines, filled in by the token pass
-    sends: int = field(default=0)
     _accesses: tuple[tuple[Access, ...], tuple[Access, ...]] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -117,13 +114,3 @@ class Issue:
             self._accesses = reads, tuple([each for each in writes if each.memory is not memory])
         else:
             self._accesses = tuple([each for each in reads if each.memory is not memory]), writes
-
-    @property
-    def finished(self) -> Instruction:
-        """The instruction with its waits and sends."""
-        return self.instruction.with_tokens(self.waits, self.sends)
-
-
-def last_of(issues: Sequence[Issue], kind: type[Instruction]) -> int:
-    """The place of the last such instruction; -1 where there is none."""
-    return next((place for place in reversed(range(len(issues))) if isinstance(issues[place].instruction, kind)), -1)

@@ -11,34 +11,21 @@ order, rules out deadlock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from .....hw.config import CoreConfig
 from ...llvm.scan import scan
-from .accesses import Ints, engines_of
-from .conflicts import ENGINES, Conflicts, Pairs, conflicts_of
-from .stream import Issue
+from .conflicts import ENGINES, Conflicts, Pairs
+from .rows import Ints
 
 
-def insert_tokens(
-    config: CoreConfig, issues: Sequence[Issue], conflicts: Conflicts | None = None, *, in_turn: bool = False
-) -> list[Issue]:
-    """The stream with ``waits`` and ``sends`` filled in.
+def tokens_of(config: CoreConfig, engines: Ints, conflicts: Conflicts | None) -> tuple[Ints, Ints]:
+    """Waits and sends of each instruction of a stream, as masks of engines. ``engines``: the stream's.
 
-    ``conflicts``: the stream's, where they are known. ``in_turn``: each instruction waits for the one before it, so
-    that no two engines ever work at the same time.
+    ``conflicts``: the stream's; without them each instruction waits for the one before it, so that no two engines ever
+    work at the same time.
     """
-    if in_turn:
-        engines = engines_of(issues)
-        edges = _edges_in_turn(engines)
-    else:
-        conflicts = conflicts or conflicts_of(issues)
-        engines = conflicts.engines
-        edges = _find_edges(conflicts)
-    _set_tokens(config, issues, engines, edges)
-    return list(issues)
+    return _tokens(config, engines, _edges_in_turn(engines) if conflicts is None else _find_edges(conflicts))
 
 
 def _edges_in_turn(engines: Ints) -> Pairs:
@@ -128,8 +115,8 @@ def _news(engines: Ints, latest: Ints) -> Pairs:
     return asking, needs[asking]
 
 
-def _set_tokens(config: CoreConfig, issues: Sequence[Issue], engines: Ints, edges: Pairs) -> None:
-    """Tokens for the edges, or for fewer that imply them.
+def _tokens(config: CoreConfig, engines: Ints, edges: Pairs) -> tuple[Ints, Ints]:
+    """Waits and sends of tokens for the edges, or for fewer that imply them.
 
     Where a pair would hold one token too many, two in a row become one, from the later sender to the earlier taker. No
     taker has come yet, so all senders stand before it, and what the two said follows from the order of the engines.
@@ -138,15 +125,13 @@ def _set_tokens(config: CoreConfig, issues: Sequence[Issue], engines: Ints, edge
     order = np.argsort(edges[0], kind="stable")
     earlier, later = edges[0][order], edges[1][order]
     positions = np.unique(np.concatenate([earlier, later]))
-    waits, sends = (np.zeros(len(issues), np.int64) for _ in range(2))
+    waits, sends = (np.zeros(len(engines), np.int64) for _ in range(2))
     senders, takers = (np.empty(ENGINES**2 * (config.token_depth + 1), np.int64) for _ in range(2))
     _scan_tokens(
         positions, len(positions), engines, earlier, later, len(earlier), config.token_depth,
         np.zeros(ENGINES**2, np.int64), senders, takers, waits, sends,
     )  # fmt: skip
-    for position, wait, send in zip(positions.tolist(), waits[positions].tolist(), sends[positions].tolist(),
-                                    strict=True):  # fmt: skip
-        issues[position].waits, issues[position].sends = wait, send
+    return waits, sends
 
 
 @scan

@@ -21,6 +21,7 @@ from ...errors import CompileError
 from ..operators.intrinsic_nest import Evaluator, IntrinsicNest, analyse_nest, compile_expr, nest_call
 from ..operators.intrinsics import EmitFill, EmitGemm, EmitLoad, EmitStore, EmitVector
 from ..schedule.pipelined import find_nest, is_pipelined, turns
+from ..stream.rows import Rows
 from ..stream.scratchpads import Ring, Zone, accumulator_zones
 from ..stream.stream import Issue
 from .emit_nest import Context, DramBuffer, NestEmitter
@@ -39,11 +40,31 @@ class Emitter:
 
     def __init__(self, config: CoreConfig, *, rings: bool = True) -> None:
         self.config = config
-        self.issues: list[Issue] = []
         self.shares = rings
+        self._parts: list[Rows] = []
         self.rings = {memory: Ring(memory, config.depth(memory), turns=rings) for memory in config.scratchpads}
         self.levels: HeldLevels = {Engine.GEMM: {}, Engine.VECTOR: {}}
         self.tiles = 0  # of the layer, so far
+
+    @property
+    def rows(self) -> Rows:
+        """The stream so far."""
+        self._parts = [Rows.joined(self._parts)]
+        return self._parts[0]
+
+    @property
+    def issues(self) -> list[Issue]:
+        """The instructions of the stream so far."""
+        return list(self.rows)
+
+    @property
+    def has_none(self) -> bool:
+        """Whether the stream has no instruction so far."""
+        return not any(map(len, self._parts))
+
+    def add(self, rows: Rows) -> None:
+        """Append instructions that have their places, after which tokens are all that is missing."""
+        self._parts.append(rows)
 
     def restart_rings(self) -> None:
         """Let the next function's buffers begin where each scratchpad does."""
@@ -90,7 +111,7 @@ class Emitter:
         room = unplaced.taken(rings)
         self.rings = rings
         tensors = [buffer.offset // self.config.granule_bytes for dram in drams for buffer in dram.values()]
-        self.issues += unplaced.placed([*tensors, *room], self.levels, layer)
+        self.add(unplaced.placed([*tensors, *room], self.levels, layer))
         self.tiles = unplaced.tiles
 
     def _copied_rings(self) -> dict[Memory, Ring]:

@@ -19,6 +19,7 @@ from .....hw.isa import Load, Scratchpad, Store, VectorOp, VectorTarget
 from .....hw.memories import Memory
 from ..operators.intrinsics import EmitVector
 from ..operators.moves import fill_of_entry
+from ..stream.rows import Rows
 from ..stream.scratchpads import accumulator_zones
 from ..stream.stream import Access, dram_access
 from .emit import Emitter
@@ -117,7 +118,7 @@ class MoveEmitter(NestEmitter):
     """Appends moves to a stream."""
 
     def __init__(self, stream: Emitter, layer: int) -> None:
-        super().__init__(stream.config, stream.issues, stream.levels, {}, layer)
+        super().__init__(stream.config, [], stream.levels, {}, layer)
         self._stream = stream
         self._load_zones = accumulator_zones(stream.config).get("load", ())
 
@@ -128,6 +129,8 @@ class MoveEmitter(NestEmitter):
             context = Context({}, {}, self._stream.tiles, is_thread=False)
             self._move_part(numbers[part], move.firsts, sources, result + part.start * self._config.out_bytes, context)
             self._stream.tiles += 1
+        self._stream.add(Rows.of(self._issues))
+        self._issues.clear()
 
     def _move_part(
         self, numbers: Places, firsts: Sequence[int], sources: Sequence[int], result: int, context: Context

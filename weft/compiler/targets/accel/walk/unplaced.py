@@ -7,20 +7,19 @@ and the address. So one walk serves wherever its functions stand: only places ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import lru_cache
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from .....hw.config import TABLE_ENTRIES
-from .....hw.isa import INSTRUCTION_TYPES, Engine, Gemm, Instruction, Load, Loop, Opcode, Store, Vector
+from .....hw.isa import Engine, Loop
 from .....hw.memories import Memory
+from ..stream.rows import Form, Rows
 from ..stream.scratchpads import Ring, Zone
-from ..stream.stream import Access, Issue
+from ..stream.stream import Issue
 
 _BITS = 40
 """Of an address inside its buffer: entries of a scratchpad, or granules of DRAM."""
@@ -60,27 +59,12 @@ class Take(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Form:
-    """What instructions have in common that differ in nothing but addresses. ``fields``: of the instruction, without
-    those at ``addressed``; ``sets``: memory, extents and strides of the accesses; so many of these, the first, are
-    ``reads``, and which of them are ``writes``."""
-
-    kind: type[Instruction]
-    fields: tuple[tuple[str, Any], ...]
-    addressed: tuple[str, ...]
-    sets: tuple[tuple[Memory, tuple[int, ...], tuple[int, ...]], ...]
-    reads: int
-    writes: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Unplaced:
     """Instructions of functions, whatever their loops find in the registers.
 
     ``takes``: the different requests for room; ``turns``: which of these comes next, or, as -1 - n, that the room of
     the n-th is given back. Instruction n has form ``form_of[n]`` and tile ``tile_of[n]``. ``owners`` and ``offsets``:
-    of all their addresses, one after the other, buffer and distance from its beginning. ``tiles``: number of the last
-    tile.
+    of its addresses, in row n, buffer and distance from its beginning. ``tiles``: number of the last tile.
     """
 
     takes: tuple[Take, ...]
@@ -97,28 +81,12 @@ class Unplaced:
         """What a walk has found. ``turns``: its requests, and the numbers of those whose room was given back."""
         takes: dict[Take, int] = {}
         order = [-1 - each if isinstance(each, int) else takes.setdefault(each, len(takes)) for each in turns]
-        numbers_of: dict[tuple[Any, ...], int] = {}
-        forms: list[Form] = []
-        form_of: list[int] = []
-        addresses: list[int] = []
-        for issue in issues:
-            instruction, accesses = issue.instruction, list(issue.reads)
-            writes = tuple([_place(each, accesses) for each in issue.writes])
-            own = _fields(instruction)
-            sets = tuple([(each.memory, each.extents, each.strides) for each in accesses])
-            form = own.others(instruction.__dict__), own, sets, len(issue.reads), writes
-            number = numbers_of.setdefault(form, len(forms))
-            if number == len(forms):
-                forms.append(Form(type(instruction), tuple(zip(own.names, form[0], strict=True)), own.addressed,
-                                  sets, len(issue.reads), writes))  # fmt: skip
-            form_of.append(number)
-            addresses += own.addresses(instruction)
-            addresses += [each.start for each in accesses]
-        numbers = np.array(addresses, np.int64)
+        rows = Rows.of(issues)
+        tables, column = _tables(rows)
+        rows.addresses[tables, column] = (rows.addresses[tables, column] - 1) * TABLE_ENTRIES
         return cls(
-            tuple(takes), np.array(order, np.int32), tuple(forms), np.array(form_of, np.int32),
-            np.array([issue.tile for issue in issues], np.int32), (numbers >> _BITS).astype(np.int32), inside(numbers),
-            tiles,
+            tuple(takes), np.array(order, np.int32), tuple(rows.forms), rows.form_of.astype(np.int32),
+            rows.tiles.astype(np.int32), (rows.addresses >> _BITS).astype(np.int32), inside(rows.addresses), tiles,
         )  # fmt: skip
 
     def taken(self, rings: Rings) -> list[int]:
@@ -134,91 +102,48 @@ class Unplaced:
             memories.append(memory)
         return starts
 
-    def placed(self, places: Sequence[int], held: HeldLevels, layer: int) -> Iterator[Issue]:
+    def placed(self, places: Sequence[int], held: HeldLevels, layer: int) -> Rows:
         """The instructions. ``places``: of the buffers in DRAM, then of the room that is taken. ``held``: of the loop
         registers, as they are before; afterwards as they are then."""
-        known = {engine: dict(levels) for engine, levels in held.items()}
         first_of = np.array([0, *places], np.int64)
-        addresses = (first_of[self.owners] + self.offsets).tolist()
-        forms = [(dict(form.fields), form, [(*each, dict[int, Access]()) for each in form.sets],
-                  [place for place in range(form.reads) if place not in form.writes])
-                 for form in self.forms]  # fmt: skip
-        at = 0
-        for number, tile in zip(self.form_of.tolist(), self.tile_of.tolist(), strict=True):
-            common, form, sets, only_read = forms[number]
+        form_of = self.form_of.astype(np.int64)
+        rows = Rows(self.forms, form_of, first_of[self.owners] + self.offsets, np.full(len(form_of), layer, np.int64),
+                    self.tile_of.astype(np.int64))  # fmt: skip
+        tables, column = _tables(rows)
+        rows.addresses[tables, column] = rows.addresses[tables, column] // TABLE_ENTRIES + 1
+        again = self._set_again(held)
+        if not again:
+            return rows
+        stays = np.ones(len(rows), np.bool_)
+        stays[again] = False
+        return rows.picked(np.flatnonzero(stays))
+
+    def _set_again(self, held: HeldLevels) -> list[int]:
+        """The instructions that set a register to what it holds: only the first of a register meets what was there
+        before. ``held``: as of :meth:`placed`."""
+        found = []
+        registers: dict[tuple[Engine, int], list[int]] = {}
+        for number, form in enumerate(self.forms):
             if form.kind is Loop:
-                engine, level, wanted = _register(common)
-                held[engine][level] = wanted
-                if known[engine].pop(level, None) == wanted:
-                    continue  # only the first of a register meets what was there before
-            instruction: Any = object.__new__(form.kind)  # `replace` takes several times as long
-            own = instruction.__dict__
-            own.update(common)
-            for name in form.addressed:
-                own[name] = addresses[at]
-                at += 1
-            if "table" in form.addressed:
-                own["table"] = own["table"] // TABLE_ENTRIES + 1
-            accesses = []
-            for memory, extents, strides, made in sets:
-                address = addresses[at]
-                at += 1
-                access = made.get(address)
-                if access is None:
-                    made[address] = access = Access(memory, address, extents, strides)
-                accesses.append(access)
-            writes = tuple([accesses[each] for each in form.writes])
-            yield Issue(
-                instruction, tuple(accesses[: form.reads]), writes, layer, tile,
-                _accesses=(tuple([accesses[each] for each in only_read]), writes),
-            )  # fmt: skip
+                registers.setdefault(_register(form.common)[:2], []).append(number)
+        for (engine, level), forms in registers.items():
+            own = np.flatnonzero(np.isin(self.form_of, forms))
+            first, last = (_register(self.forms[self.form_of[own[each]]].common)[2] for each in (0, -1))
+            if held[engine].get(level) == first:
+                found.append(int(own[0]))
+            held[engine][level] = last
+        return found
+
+
+def _tables(rows: Rows) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The instructions that look up a table, and the columns of their addresses in which its number is, last of the
+    addressed fields. A walk knows the table's first entry."""
+    columns = rows.by_form(lambda form: len(form.addressed) if form.addressed[-1:] == ("table",) else 0)
+    found = np.flatnonzero(columns)
+    return found, columns[found] - 1
 
 
 def _register(fields: Mapping[str, Any]) -> tuple[Engine, int, tuple[int, int, int, int]]:
     """Engine and level of a LOOP, and what it sets there."""
     wanted = fields["extent"], fields["dst_stride"], fields["a_stride"], fields["b_stride"]
     return fields["engine"], fields["level"], wanted
-
-
-def _place(access: Access, accesses: list[Access]) -> int:
-    """Where an access stands among others; it is added if it is none of them."""
-    for place, each in enumerate(accesses):
-        if each is access:
-            return place
-    accesses.append(access)
-    return len(accesses) - 1
-
-
-class _Fields(NamedTuple):
-    """Fields of a kind of instructions that are ``addressed``, and the ``names`` of the others."""
-
-    addressed: tuple[str, ...]
-    names: tuple[str, ...]
-    others: Callable[[Mapping[str, Any]], tuple[Any, ...]]
-
-    def addresses(self, instruction: Instruction) -> list[int]:
-        """What the addressed fields hold; of a table its first entry."""
-        found: list[int] = [instruction.__dict__[name] for name in self.addressed]
-        if self.addressed[-1:] == ("table",):
-            found[-1] = (found[-1] - 1) * TABLE_ENTRIES
-        return found
-
-
-@lru_cache(maxsize=64)
-def _fields_of(opcode: Opcode, addressed: tuple[str, ...]) -> _Fields:
-    names = tuple(each.name for each in fields(INSTRUCTION_TYPES[opcode]) if each.name not in addressed)
-    return _Fields(addressed, names, itemgetter(*names))
-
-
-def _fields(instruction: Instruction) -> _Fields:
-    """The fields that hold addresses, and others; `Vector.table`, a number of a table, stands last."""
-    match instruction:
-        case Load() | Store():
-            addressed: tuple[str, ...] = ("index", "offset")
-        case Gemm():
-            addressed = ("dst", "src", "wgt")
-        case Vector(b_immediate=immediate, table=table):
-            addressed = ("dst", "a", *(() if immediate else ("b",)), *(("table",) if table else ()))
-        case _:
-            addressed = ()
-    return _fields_of(instruction.opcode, addressed)
