@@ -3,11 +3,13 @@
     python benchmarks/frontends/torch_suite.py             # samples of float32, int64 and bool
     python benchmarks/frontends/torch_suite.py --only softmax --verbose
     python benchmarks/frontends/torch_suite.py --compiled  # machine code of the CPU target, not NumPy's meanings
+    python benchmarks/frontends/torch_suite.py --kept all.jsonl    # go on where a run was stopped
 
 Needs PyTorch and what its test suite is made with: pip install 'weft[torch]' expecttest. Each sample is captured,
 decomposed to core ATen operators, read into the graph IR, run, and compared. A sample counts where its graph has core
-operators only; random and complex ones have no meaning here and are listed apart. The exit status is 1 where fewer than
-90 % of what counts is equal.
+operators only; random and complex ones have no meaning here and are listed apart. Operators run in a process that is
+replaced when it crashes or takes too long, which counts as a failed sample. The exit status is 1 where fewer than 90 %
+of what counts is equal.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import json
 import sys
 import warnings
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,10 +36,14 @@ from weft.compiler.frontends.torch.reader import GraphReader, refuse_unknown
 from weft.compiler.frontends.torch.site import REFUSED
 from weft.compiler.frontends.torch.tensors import array_of, dtype_name
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, Span, TensorType, Tuple, Var, evaluate_function
+from weft.progress import progress
 
-from benchmarks.common import each_of
+from benchmarks.campaigns.isolated import Broken, Isolated
 
 WANTED = 0.90
+SECONDS = 900.0
+"""Of the processor, for all samples of one operator."""
+
 TOLERANCE = 1e-4
 COMPLEX = (torch.complex32, torch.complex64, torch.complex128)
 ORDER_OF_TIES = ("sort", "topk", "kthvalue", "msort", "mode")
@@ -61,7 +68,7 @@ def tensors_of(sample: Any) -> tuple[list[torch.Tensor], Any]:
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)], (leaves, spec)
 
 
-def traced(entry: Any, tensors: list[torch.Tensor], shape: Any) -> tuple[Any, list[torch.Tensor]]:
+def traced(entry: Any, sample: Any, tensors: list[torch.Tensor], shape: Any) -> tuple[Any, list[torch.Tensor]]:
     """The graph of one sample in core operators, and eager PyTorch's results."""
     leaves, spec = shape
 
@@ -69,7 +76,8 @@ def traced(entry: Any, tensors: list[torch.Tensor], shape: Any) -> tuple[Any, li
         flow = iter(given)
         filled = [next(flow) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         first, args, kwargs = pytree.tree_unflatten(filled, spec)
-        return [leaf for leaf in pytree.tree_leaves(entry.op(first, *args, **kwargs)) if isinstance(leaf, torch.Tensor)]
+        defined = sample.output_process_fn_grad(entry.op(first, *args, **kwargs))  # such as vectors without their sign
+        return [leaf for leaf in pytree.tree_leaves(defined) if isinstance(leaf, torch.Tensor)]
 
     with torch.no_grad():
         wanted = call(*(tensor.clone() for tensor in tensors))
@@ -119,12 +127,15 @@ def equal(made: Any, wanted: torch.Tensor) -> bool:
     return bool(np.allclose(made, target, rtol=TOLERANCE, atol=TOLERANCE * scale, equal_nan=True))
 
 
+def name_of(entry: Any) -> str:
+    return str(entry.name) + (f".{entry.variant_test_name}" if entry.variant_test_name else "")
+
+
 def tried(entry: Any, dtype: torch.dtype, number: int, sample: Any, compiled: bool) -> Outcome:
-    name = entry.name + (f".{entry.variant_test_name}" if entry.variant_test_name else "")
-    facts = (name, str(dtype).removeprefix("torch."), number)
+    facts = (name_of(entry), str(dtype).removeprefix("torch."), number)
     tensors, shape = tensors_of(sample)
     try:
-        graph, wanted = traced(entry, tensors, shape)
+        graph, wanted = traced(entry, sample, tensors, shape)
         arrays = [array_of(tensor, "an input") for tensor in tensors]
     except Exception as error:
         return Outcome(*facts, "apart", f"not traced: {type(error).__name__}")
@@ -152,19 +163,49 @@ def tried(entry: Any, dtype: torch.dtype, number: int, sample: Any, compiled: bo
     return Outcome(*facts, "equal" if good else "different", "" if good else " ".join(sorted(targets))[:160])
 
 
-def campaign(only: str, samples: int, compiled: bool) -> list[Outcome]:
+def operators(only: str) -> dict[str, Any]:
+    """PyTorch's entries of those whose name contains ``only``, by their names with the variants."""
+    return {name_of(entry): entry for entry in op_db if only in entry.name}
+
+
+def all_of(entry: Any, samples: int, compiled: bool) -> list[Outcome]:
+    """The outcomes of one operator."""
     outcomes = []
-    for entry in each_of([entry for entry in op_db if only in entry.name], lambda entry: entry.name):
-        for dtype in (torch.float32, torch.int64, torch.bool):
-            if not entry.supports_dtype(dtype, "cpu"):
-                continue
-            torch.manual_seed(0)
-            try:
-                drawn = list(entry.sample_inputs("cpu", dtype, requires_grad=False))[:samples]
-            except Exception:
-                continue
-            outcomes += [tried(entry, dtype, number, sample, compiled) for number, sample in enumerate(drawn)]
+    for dtype in (torch.float32, torch.int64, torch.bool):
+        if not entry.supports_dtype(dtype, "cpu"):
+            continue
+        torch.manual_seed(0)
+        try:
+            drawn = list(entry.sample_inputs("cpu", dtype, requires_grad=False))[:samples]
+        except Exception:
+            continue
+        outcomes += [tried(entry, dtype, number, sample, compiled) for number, sample in enumerate(drawn)]
     return outcomes
+
+
+def campaign(only: str, samples: int, compiled: bool, kept: Path | None) -> Iterator[Outcome]:
+    """The outcomes of all operators whose name contains ``only``, those that stand in ``kept`` included."""
+    entries = operators(only)
+    known = read_kept(kept)
+    for name in entries.keys() & known.keys():
+        yield from known[name]
+    waiting = [name for name in entries if name not in known]
+    work = Isolated(lambda name: all_of(entries[name], samples, compiled), SECONDS)
+    with progress(f"{len(waiting)} operators") as shown:
+        for number, (name, found) in enumerate(work.run(waiting), 1):
+            shown.count(name, number, len(waiting))
+            outcomes = [Outcome(name, "", 0, "failed", found.state)] if isinstance(found, Broken) else found
+            if kept:
+                with kept.open("a") as file:
+                    file.write(json.dumps([name, [asdict(outcome) for outcome in outcomes]]) + "\n")
+            yield from outcomes
+
+
+def read_kept(kept: Path | None) -> dict[str, list[Outcome]]:
+    if kept is None or not kept.exists():
+        return {}
+    lines = (json.loads(line) for line in kept.read_text().splitlines())
+    return {name: [Outcome(**outcome) for outcome in outcomes] for name, outcomes in lines}
 
 
 def main() -> int:
@@ -173,12 +214,17 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=12, help="of each operator and type, at most (default 12)")
     parser.add_argument("--compiled", action="store_true", help="run machine code of the CPU target")
     parser.add_argument("--verbose", action="store_true", help="print every sample that is not equal")
+    parser.add_argument(
+        "--kept",
+        type=Path,
+        help="a file of outcomes, to which new ones are added: what stands in it is not run",
+    )
     parser.add_argument("--json", type=Path, help="write a record for each sample")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     with np.errstate(all="ignore"):
-        outcomes = campaign(args.only, args.samples, args.compiled)
+        outcomes = list(campaign(args.only, args.samples, args.compiled, args.kept))
     kinds = Counter(outcome.result for outcome in outcomes)
     counted = len(outcomes) - kinds["apart"]
     share = kinds["equal"] / max(counted, 1)

@@ -69,3 +69,30 @@ def test_rows_of_other_groups_and_beyond_the_last_end_do_not_count() -> None:
     for ends, wanted in (((4, 4, 7), [16] * 7 + [0] * 5), ((2, 2, 2), [16] * 2 + [0] * 10)):
         (found,) = results_of(source, a, b, torch.tensor(ends, dtype=torch.int32)).values()
         assert (found == np.array(wanted)[:, None]).all()
+
+
+class Scaled(nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor, *scales: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        one, other, bias, *result = scales
+        a8, b8 = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn).mT
+        product = torch._scaled_mm
+        plain = product(a8, b8, one, other, out_dtype=torch.bfloat16)
+        biased = product(a8, b8, one, other, bias=bias.bfloat16(), out_dtype=torch.bfloat16)
+        more = product(a8, b8, one, other, scale_result=result[0], out_dtype=torch.bfloat16) if result else plain
+        return plain.float(), biased.float(), more.float()
+
+
+@pytest.mark.parametrize("scales", [((), ()), ((16, 1), (1, 48))], ids=["one", "of rows and columns"])
+def test_products_of_scaled_floats_of_8_bits(scales: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    torch.manual_seed(0)
+    given = torch.randn(16, 32), torch.randn(48, 32), torch.rand(scales[0]) + 1, torch.rand(scales[1]), torch.randn(48)
+    module = Scaled()
+    found, wanted = results_of(weft.from_torch(module, given), *given).values(), module(*given)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other.numpy(), rtol=2**-7, atol=1e-5)
+
+
+def test_scales_of_results_are_refused() -> None:
+    given = torch.randn(16, 32), torch.randn(48, 32), torch.tensor(1.0), torch.tensor(1.0), torch.randn(48)
+    with pytest.raises(weft.WeftError, match="scales of the result"):
+        weft.compile(weft.from_torch(Scaled(), (*given, torch.tensor(1.0))), target="cpu")

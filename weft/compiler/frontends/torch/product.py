@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -60,6 +61,26 @@ def _product_of_byte_weights(site: Site, x: Expr, w: Expr, scales: Expr) -> Expr
     """Of x (M, C) and w (O, C), 8-bit integers with a scale a row."""
     weights = site("multiply", site.cast(w, "float32"), site.reshape(site.cast(scales, "float32"), (-1, 1)))
     return site.cast(matrix_product(site.node, site.cast(x, "float32"), transposed(site.node, weights)), site.dtype)
+
+
+@rule("_scaled_mm.default")
+def _product_of_scaled(
+    site: Site, a: Expr, b: Expr, scale_a: Expr, scale_b: Expr, bias: Expr | None = None,
+    scale_result: Expr | None = None, out_dtype: str | None = None, use_fast_accum: bool = False,
+) -> Expr:  # fmt: skip
+    """Of a (M, C) and b (C, O) in 8-bit floats, with one scale each, or with one a row of a and one a column of b."""
+    (rows, columns), sizes = site.shape, [math.prod(scale.shape) for scale in (scale_a, scale_b)]
+    if scale_result is not None or sizes[0] not in (1, rows) or sizes[1] not in (1, columns):
+        raise site.error("scales of the result, or of blocks, are not supported",
+                         hint="give one scale, or one for each row and column")  # fmt: skip
+    scales = [site.reshape(site.cast(scale, "float32"), shape) for scale, shape in
+              ((scale_a, (-1, 1)), (scale_b, (1, -1)))]  # fmt: skip
+    result = matrix_product(site.node, site.cast(a, "float32"), site.cast(b, "float32"))
+    for scale in scales:
+        result = site("multiply", result, scale)
+    if bias is not None:
+        result = site("add", result, site.cast(bias, "float32"))
+    return site.cast(result, site.dtype)
 
 
 GATHERED_ROWS = 3

@@ -26,10 +26,13 @@ from . import (
     index,
     move,
     norm,
+    orthogonal,
+    pivots,
     pointwise,
     product,
     quantised,
     reduce,
+    rotations,
     running,
     special,
     window,
@@ -39,8 +42,8 @@ from .site import NOT_COMPUTED, REFUSED, RULES, Site
 from .tensors import DTYPES, PARTS, array_of, dtype_name
 from .values import BY_VALUES
 
-RULE_MODULES = (backward, counting, factors, index, move, norm, pointwise, product, quantised, reduce, running,
-                special, window)  # fmt: skip
+RULE_MODULES = (backward, counting, factors, index, move, norm, orthogonal, pivots, pointwise, product,
+                quantised, reduce, rotations, running, special, window)  # fmt: skip
 """The modules that fill `RULES`."""
 
 CONVERTER_MODULES = onnx_reader.CONVERTER_MODULES

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import sympy
 import torch
+from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, OutputSpec
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -279,6 +280,20 @@ def _suggested(error: Exception) -> str:
     return f"in dynamic_shapes: {', '.join(fixes)}" if found else ""
 
 
+def _remedy(error: Exception) -> str:
+    """What a user may do about an error of ``torch.export``'s."""
+    if isinstance(error, GuardOnDataDependentSymNode):
+        return _BRANCH
+    if isinstance(error, DynamicOutputShapeException):
+        return _INSTEAD.get(
+            str(error.func), "compute it outside of the module, as PyTorch has no sizes for its results"
+        )
+    return _suggested(error) or "torch.export.export(model, args, strict=False) shows the whole reason"
+
+
+_INSTEAD = {"aten.linalg_lstsq.default": "write torch.linalg.pinv(a) @ b, whose sizes are known"}
+"""Of operators that PyTorch cannot capture, since their results may be empty."""
+
 _BRANCH = "choose by torch.where or torch.cond; torch.compile(module, backend='weft') leaves the choice to Python"
 
 
@@ -350,8 +365,7 @@ def from_torch(
         place = _place(error)
         raise ModelError(
             f"torch.export cannot capture {type(model).__name__}: {_reason(error)}{f' (at {place})' if place else ''}",
-            hint=_BRANCH if isinstance(error, GuardOnDataDependentSymNode) else _suggested(error) or
-                 "torch.export.export(model, args, strict=False) shows the whole reason",
+            hint=_remedy(error),
         ) from error  # fmt: skip
     return source_of(program, name or type(model).__name__.lower(), _symbol_names(program, dynamic_shapes))
 
