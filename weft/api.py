@@ -45,6 +45,7 @@ class TargetOptions(TypedDict, total=False):
     cores: str | tuple[CoreConfig | str, ...]
     split: int
     ports: str | tuple[int, ...]
+    branches: bool
     chains: bool
     hiding: str
     threads: int

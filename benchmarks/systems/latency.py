@@ -1,13 +1,17 @@
 """Latency of one item whose layers several cores share, against one core that has its memory alone.
 
-Each layer is cut along rows, channels or both, as `weft.compile(..., split=4)` chooses; the cores have ports of their
-own, so that n cores have n times the bandwidth. The cycles are those of the timing model, where the cores start each
-other: of each turn its longest program, and what the relay takes from one turn to the next. Time of the host is not in
-them; "host starts turns" says what an item takes if the host starts each turn, --interrupt microseconds after the last.
+Each layer is cut along rows, channels or both, or branches lie side by side, as `weft.compile(..., split=4)` chooses;
+the cores have ports of their own, so that n cores have n times the bandwidth, if not --one-port. The cycles are those
+of the timing model, where the cores start each other: of each turn its longest program, and what the relay takes from
+one turn to the next. Time of the host is not in them; "host starts turns" says what an item takes if the host starts
+each turn, --interrupt microseconds after the last.
 
     python benchmarks/systems/latency.py                                    # ResNet-50 and MobileNetV2 at 224x224, ViT
     python benchmarks/systems/latency.py --networks mobilenet_v2 --layers   # and how each layer is cut
     python benchmarks/systems/latency.py --networks digits --rtl            # also in Verilator: bytes and cycles equal
+    python benchmarks/systems/latency.py --networks googlenet --one-port    # cores on one port
+    python benchmarks/systems/latency.py --networks googlenet --no-branches # all layers shared, none side by side
+    python benchmarks/systems/latency.py --networks --branching 40          # random networks with branches, Verilator
 """
 
 from __future__ import annotations
@@ -16,23 +20,23 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import onnx
 import weft
-from weft.compiler.model import CompiledModel, CoreStep
-from weft.hw.config import CoreConfig, named_config
-from weft.hw.relay_plan import RelayPlan
+from weft.compiler.model import CompiledModel
+from weft.hw.config import TINY, CoreConfig, named_config
 from weft.hw.system_config import SystemConfig
 from weft.runtime.inputs import read_inputs
-from weft.runtime.split_module import SplitModule, stretches_of
-from weft.sim.relay_timing import spans_of
+from weft.runtime.profile_shared import profile_shared
+from weft.runtime.split_module import SplitModule
 from weft.sim.timing import predict
 
 from benchmarks.common import Record, print_table, write_json
 from benchmarks.systems.systems import MEMORY, TOLERANCE, network_of
+from tests.compiler.branching import random_branches
 
 DIGITS = Path(weft.__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 
@@ -67,44 +71,46 @@ class Row:
         return self.target is None or self.times >= self.target - TOLERANCE
 
 
-def turns_of(model: CompiledModel) -> list[list[list[int]]]:
-    """Of each stretch of turns without the host, of each turn the cycles of each core's program."""
+@dataclass(frozen=True)
+class Ways:
+    """How the cores are connected, and what the compiler may do."""
 
-    def cycles(step: CoreStep) -> int:
-        return predict(model.config, step.program, MEMORY, offset=step.program_offset).cycles or 0
+    one_port: bool = False
+    branches: bool = True
 
-    if model.shared_by == 1:
-        return [[[cycles(step)]] for step in model.programs]
-    return [[[*map(cycles, turn)] for turn in stretch.turns] for stretch in stretches_of(model, relay=True)[0]]
+    def system(self, config: CoreConfig, cores: int) -> SystemConfig:
+        ports = (0,) * cores if self.one_port else tuple(range(cores))
+        return SystemConfig(cores=(config,) * cores, ports=ports, relay=True)
 
-
-def relayed_cycles(stretches: list[list[list[int]]]) -> int:
-    """Of an item, stretch after stretch, in each of which the cores start each other."""
-    total = 0
-    for turns in stretches:
-        plan = RelayPlan.barrier(len(turns[0]))
-        total += max(spans[-1].stop for spans in spans_of(plan, list(zip(*turns, strict=True)), len(turns)))
-    return total
+    def compiled(self, path: Path | onnx.ModelProto, config: CoreConfig, cores: int) -> CompiledModel:
+        ports = self.system(config, cores).ports if self.one_port and cores > 1 else ()
+        model = weft.compile(path, config, split=cores, ports=ports, branches=self.branches, progress=None)
+        assert isinstance(model, CompiledModel)
+        return model
 
 
-def compiled(path: Path | onnx.ModelProto, config: CoreConfig, cores: int) -> CompiledModel:
-    model = weft.compile(path, config, split=cores, progress=None)
-    assert isinstance(model, CompiledModel)
-    return model
+def alone(model: CompiledModel) -> int:
+    """Cycles of an item on one core."""
+    runs = [predict(model.config, each.program, MEMORY, offset=each.program_offset) for each in model.programs]
+    return sum(run.cycles or 0 for run in runs)
 
 
 def measured(
-    network: str, path: Path | onnx.ModelProto, config: CoreConfig, counts: list[int], *, layers: bool
+    network: str, path: Path | onnx.ModelProto, config: CoreConfig, counts: list[int], ways: Ways, *, layers: bool
 ) -> Iterator[Row]:
-    alone = relayed_cycles(turns_of(compiled(path, config, 1)))
+    whole = ways.compiled(path, config, 1)
+    single, starts = alone(whole), len(whole.programs)
     for count in counts:
-        model = compiled(path, config, count)
-        stretches = turns_of(model)
-        turns, cycles = list(chain.from_iterable(stretches)), relayed_cycles(stretches)
-        wanted = TARGETS.get((network, count)) if config.name == "pynq" else None
-        relay = cycles - sum(map(max, turns))
-        yield Row(network, config.name, count, cycles, relay, len(turns), len(stretches), alone, wanted)
-        if layers and count > 1:
+        if count == 1:
+            yield Row(network, config.name, 1, single, 0, starts, starts, single, None)
+            continue
+        model = ways.compiled(path, config, count)
+        done = profile_shared(model, ways.system(config, count), MEMORY)
+        turns = [[work.cycles for work in turn] for turn in zip(*done.work, strict=True)]
+        wanted = TARGETS.get((network, count)) if config.name == "pynq" and not ways.one_port else None
+        relay = done.cycles - sum(map(max, turns))
+        yield Row(network, config.name, count, done.cycles, relay, len(turns), done.starts, single, wanted)
+        if layers:
             print_layers(network, model, turns)
 
 
@@ -118,10 +124,35 @@ def print_layers(network: str, model: CompiledModel, turns: list[list[int]]) -> 
     print_table(f"{network}: cycles of each turn", ["layers", *map(str, range(model.shared_by))], rows)
 
 
-def rtl_difference(path: Path | onnx.ModelProto, config: CoreConfig, cores: int) -> str:
+def branching(count: int) -> Iterator[Record]:
+    """Random networks with branches on two to four small cores, with a port each or one for all, in Verilator."""
+    different = turns = 0
+    for seed in range(count):
+        cores, ways = 2 + seed % 3, Ways(one_port=bool(seed // 3 % 2))
+        with TemporaryDirectory() as folder:
+            path = random_branches(seed, Path(folder))
+            turns += branching_turns(ways.compiled(path, TINY, cores))
+            if difference := rtl_difference(path, TINY, cores, ways):
+                print(f"seed {seed}: {difference}", file=sys.stderr)
+                different += 1
+    yield Record("2 to 4 x tiny", "random branches", "networks", count)
+    yield Record("2 to 4 x tiny", "random branches", "turns with branches", turns)
+    yield Record("2 to 4 x tiny", "random branches", "networks that differ", different, 0)
+
+
+def branching_turns(model: CompiledModel) -> int:
+    """Turns in which cores that have layers have unlike ones."""
+    count = 0
+    for turn in range(1 + max(step.turn for step in model.programs)):
+        layers = [frozenset(step.layer_of[:-1].tolist()) - {-1} for step in model.programs if step.turn == turn]
+        count += len({own for own in layers if own}) > 1
+    return count
+
+
+def rtl_difference(path: Path | onnx.ModelProto, config: CoreConfig, cores: int, ways: Ways) -> str:
     """What is different in the Verilog of a system; empty if nothing."""
-    system = SystemConfig(cores=(config,) * cores, ports=tuple(range(cores)), relay=True)
-    model = compiled(path, config, cores)
+    system = ways.system(config, cores)
+    model = ways.compiled(path, config, cores)
     item = read_inputs(model.inputs, None, 0)
     loaded = [weft.load(model, system=system, device=device, dram=MEMORY) for device in ("fsim", "rtl")]
     modules = [module for module in loaded if isinstance(module, SplitModule)]
@@ -146,17 +177,21 @@ def main() -> int:
     parser.add_argument("--interrupt", type=float, default=80, help="microseconds of the host between two turns")
     parser.add_argument("--layers", action="store_true", help="print the cycles of each turn")
     parser.add_argument("--rtl", action="store_true", help="also in Verilator, on the most cores")
+    parser.add_argument("--one-port", action="store_true", help="all cores on one port")
+    parser.add_argument("--no-branches", action="store_true", help="no branches side by side")
+    parser.add_argument("--branching", type=int, default=0, help="so many random networks with branches, in Verilator")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     config, host = named_config(arguments.core), round(arguments.interrupt * CLOCK_MHZ)
+    ways = Ways(one_port=arguments.one_port, branches=not arguments.no_branches)
     rows: list[Row] = []
     records: list[Record] = []
     failed = False
     for network in arguments.networks:
         path = DIGITS if network == "digits" else network_of(network, arguments.size)
-        found = list(measured(network, path, config, arguments.cores, layers=arguments.layers))
+        found = list(measured(network, path, config, arguments.cores, ways, layers=arguments.layers))
         rows += found if arguments.size == 224 else [replace(row, target=None) for row in found]
-        if arguments.rtl and (difference := rtl_difference(path, config, max(arguments.cores))):
+        if arguments.rtl and (difference := rtl_difference(path, config, max(arguments.cores), ways)):
             print(f"{network}: {difference}", file=sys.stderr)
             failed = True
     for row in rows:
@@ -177,6 +212,10 @@ def main() -> int:
     started = f"host starts turns, {arguments.interrupt:g} us"
     columns = ["network", "cores", "cycles", "of the relay", "turns", "starts", "sooner", started, "wanted"]
     print_table(f"Latency of an item on {arguments.core} cores", columns, table)
+    for record in branching(arguments.branching) if arguments.branching else ():
+        print(f"{record.workload}: {record.figure}: {record.value}")
+        failed |= record.reference is not None and record.value != record.reference
+        records.append(record)
     if arguments.json:
         write_json(arguments.json, records)
     return int(failed or not all(row.good for row in rows))

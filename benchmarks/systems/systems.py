@@ -54,6 +54,8 @@ from weft.sim.timing import predict
 
 from benchmarks.common import Record, print_table, write_json
 from benchmarks.core.other_networks import FORM
+from benchmarks.zoo.peer_networks import NETWORKS
+from benchmarks.zoo.peer_networks import network as peer_network
 from benchmarks.zoo.quantised_forms import quantised
 from benchmarks.zoo.whole_networks import ARCHITECTURES, float_network
 from examples.models.build import build
@@ -273,9 +275,11 @@ def areas(counts: list[int]) -> Iterator[Record]:
 def network_of(name: str, size: int) -> Path | onnx.ModelProto:
     """One of the networks that `build` makes, for images of this size, or a quantised one of the zoo, which has its
     own."""
-    if name not in ARCHITECTURES:
-        return build(name, size=size)
-    return quantised(*float_network(name), FORM)
+    if name in ARCHITECTURES:
+        return quantised(*float_network(name), FORM)
+    if name in NETWORKS:
+        return quantised(*peer_network(name), FORM)
+    return build(name, size=size)
 
 
 def compiled_for(

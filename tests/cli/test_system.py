@@ -70,6 +70,11 @@ def test_what_cores_share_is_compiled_for_their_ports() -> None:
     assert for_system(Path("model.onnx"), {"split": 2, "ports": "0,1"}, pair)["ports"] == "0,1"
     assert for_system(Path("model.onnx"), {"stages": 2}, pair)["ports"] == (0, 0)
     assert "ports" not in for_system(Path("model.onnx"), {}, pair)
+    together = SystemConfig(cores=(TINY, TINY), shared_reads=True)
+    told = for_system(Path("model.onnx"), {"split": 2}, together)
+    assert told == {"config": TINY, "split": 2, "ports": (0, 0), "branches": False}
+    assert for_system(Path("model.onnx"), {"split": 2, "branches": True}, together)["branches"] is True
+    assert "branches" not in for_system(Path("model.onnx"), {}, together)
     told = for_system(Path("model.onnx"), {"cores": "tiny,tiny"}, pair)
     assert told == {"cores": "tiny,tiny", "ports": (0, 0)}
     mixed = SystemConfig(cores=(TINY, PYNQ))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from weft.sim.errors import SharedBytesError
 from weft.sim.result import FaultRecord, RunResult
 from weft.sim.system_fsim import FunctionalSystem
 
+from tests.compiler.branching import random_branches
 from tests.effort import few
 
 from .items import DIGITS, PAIR, Item, equal, images
@@ -102,6 +104,24 @@ def test_turns_begin_without_the_host(model: weft.CompiledModel, items: list[Ite
         assert module.latency == expected.latency + HANDOVER_CYCLES * (module.turns - 1)
         assert [use.waited for use in module.use()] == [0, 0]
         assert [use.bytes_read for use in module.use()] == [use.bytes_read for use in expected.use()]
+
+
+@pytest.mark.parametrize("seed", few([4, 2, 0, 6], 1))
+def test_the_rtl_runs_branches_side_by_side(seed: int, tmp_path: Path) -> None:
+    """Random networks; cores that start each other, share a port and its reads."""
+    system = replace(RELAYED, ports=(0, 0), shared_reads=True)
+    model = weft.compile(random_branches(seed, tmp_path), TINY, split=2, ports=system.ports)
+    assert isinstance(model, weft.CompiledModel)
+    alone = weft.load(model)
+    assert isinstance(alone, weft.LoadedModule)
+    own = images(model, 1)
+    modules = [loaded(model, system, device=device) for device in ("fsim", "rtl")]
+    results = [module.run(own) for module in modules]
+    assert equal(results[0], [alone.run(own[0])])
+    assert equal(*results)
+    spans = [[done.spans for done in module.relayed] for module in modules]
+    assert spans[0] == spans[1]
+    assert modules[0].use() == modules[1].use()
 
 
 def test_where_the_host_has_to_do_with_a_turn_it_starts_it(model: weft.CompiledModel, items: list[Item]) -> None:

@@ -24,7 +24,8 @@ def check_record_and_trace(record: Path | None, trace: Path | None, device: str 
 
 def for_system(source: Path, chosen: Chosen, system: SystemConfig) -> Chosen:
     """``chosen`` with the system's core, where all are alike, or with the core of each stage, where they are not; with
-    the ports of cores that each have a stage, or share each layer. Options that name cores stay, and an artifact is for
+    the ports of cores that each have a stage, or share each layer, and where these share reads without branches side
+    by side. Options that name cores stay, and an artifact is for
     the cores that it was compiled for. CompileError for unlike cores that are to run one program, and for more or fewer
     parts than cores."""
     if is_artifact(source):
@@ -39,7 +40,9 @@ def for_system(source: Path, chosen: Chosen, system: SystemConfig) -> Chosen:
                 f"{wanted} cores are to have a part of the model, but {system.name!r} has {count}", at=f"--{way}",
                 hint=f"name {count} cores, or leave it out" if way == "cores" else f"--{way} {count}, or leave it out",
             )  # fmt: skip
-    ports = {"ports": system.ports} if max(parts.values()) > 1 else {}
+    ports: Chosen = {"ports": system.ports} if max(parts.values()) > 1 else {}
+    if system.shared_reads and parts["split"] > 1:  # cores that read unlike weights wait for each other's reads
+        ports = {"branches": False, **ports}
     if len({core.hash64 for core in system.cores}) == 1:
         own = {} if "config" in chosen or "cores" in chosen else {"config": system.cores[0]}
         return {**own, **ports, **chosen}

@@ -11,6 +11,7 @@ STAGES = ("tests/compiler/targets/accel/link/test_stages.py",)
 ITEMS = ("tests/runtime/test_split_module.py",)
 COMMAND = ("tests/cli/test_system.py",)
 WAVES = ("tests/sim/test_system_waves.py",)
+BRANCHES = ("tests/compiler/targets/accel/link/test_branches.py",)
 UNLIKE = ("tests/compiler/targets/accel/passes/test_unlike_cores.py",)
 
 MUTANTS = (
@@ -113,6 +114,30 @@ MUTANTS = (
     Mutant(
         "split-layers-of-one-core-wait-for-all", "compiler/targets/accel/link/split.py", "dropped condition",
         "if all(cuts[each] == WHOLE for each in (*turn, node)):", "if False:", SPLIT,
+    ),
+    Mutant(
+        "branches-share-bytes-as-if-one-by-one", "compiler/targets/accel/link/link.py", "forgotten part",
+        "reuse=not self.job.keep, at_once=at_once)", "reuse=not self.job.keep)", BRANCHES,
+    ),
+    Mutant(
+        "branches-torn-apart", "compiler/targets/accel/link/branches.py", "dropped effect",
+        "joined[0] += branch", "pass", BRANCHES,
+    ),
+    Mutant(
+        "branches-before-what-they-need", "compiler/targets/accel/link/branches.py", "dropped condition",
+        "all(other in small or other not in waiting for other in needs(node))", "True", BRANCHES,
+    ),
+    Mutant(
+        "branches-as-estimated", "compiler/targets/accel/link/branches.py", "check ignored",
+        "best = min([one_by_one, *tried], key=cycles)", "best = min([one_by_one, *tried], key=estimate)", BRANCHES,
+    ),
+    Mutant(
+        "branches-all-on-the-first-core", "compiler/targets/accel/link/branches.py", "wrong index",
+        "core = loads.index(min(loads))", "core = 0", BRANCHES,
+    ),
+    Mutant(
+        "branches-where-reads-are-shared", "cli/system_options.py", "dropped condition",
+        'if system.shared_reads and parts["split"] > 1:', "if False:", COMMAND,
     ),
     Mutant(
         "split-without-the-ports-of-its-system", "cli/system_options.py", "forgotten part",

@@ -48,6 +48,7 @@ class AccelOptions:
     ports: str | tuple[int, ...] = option(
         "", "The memory port of each core of stages or of shared layers, with commas between. Empty: a port each."
     )
+    branches: bool = option(True, "Branches may run side by side on cores that share layers, where that is faster.")
     chains: bool = option(True, "Chains of layers stay on chip where that is faster; slower to compile.")
     hiding: LatencyHiding | str = option(
         "rings", "How latencies are hidden: rings, vthreads (by those alone), or none, where engines wait in turn."
@@ -283,6 +284,7 @@ class Accel:
         made = link(
             module, core, rate, job, link_host, vthreads=options.vthreads, tuned=tuned, hiding=hiding,
             stages=1 if options.cores else options.stages, split=options.split, ports=options.shared_ports,
+            branches=options.branches,
             cores=options.stage_cores,
         )  # fmt: skip
         if made.witness is None:

@@ -30,6 +30,7 @@ from ..stream.rows import Rows, transferred
 from ..walk.emit import Emitter
 from ..walk.emit_nest import DramBuffer
 from .alone import Program
+from .branches import TURN_CYCLES, Cost, Turn, shared, with_branches
 from .chain_plan import plan_of
 from .compile_kernel import Generated, generate_slice
 from .folded_moves import entries_in_window, folded_moves, operands_of
@@ -52,7 +53,7 @@ LinkHost = Callable[[Module], HostProgram]
 def link(
     module: Module, config: CoreConfig, rate: DramRate, job: Job, link_host: LinkHost, *, vthreads: int = 2,
     tuned: Lookup | None = None, hiding: LatencyHiding = LatencyHiding.RINGS, stages: int = 1,
-    split: int = 1, ports: Sequence[int] = (), cores: Sequence[CoreConfig] = (),
+    split: int = 1, ports: Sequence[int] = (), cores: Sequence[CoreConfig] = (), branches: bool = True,
 ) -> CompiledModel:  # fmt: skip
     """Compile every primitive function of a packed module and put the whole together.
 
@@ -60,13 +61,26 @@ def link(
     that were measured. ``hiding``: of latencies. ``stages``: of a pipeline of cores, each with programs of its own.
     ``split``: cores that share each layer. ``ports``: of memory, that of each core where some share one.
     ``cores``: of each stage that the module's calls say, the core, where these are unlike; ``config`` is the first.
+    ``branches``: whether such may run side by side on the cores that share layers.
     Tensors that are not alive at the same time share bytes of the window, unless the job keeps them all. Raises
     CompileError that names the function, stage or buffer at fault; every program has passed the checker.
     """
     if job.strict:
         check_strict(module)
     linker = _Linker(
-        module, config, rate, job, link_host, vthreads, tuned, hiding, stages, split, tuple(ports), tuple(cores)
+        module,
+        config,
+        rate,
+        job,
+        link_host,
+        vthreads,
+        tuned,
+        hiding,
+        stages,
+        split,
+        tuple(ports),
+        tuple(cores),
+        branches,
     )
     return linker.run()
 
@@ -110,6 +124,7 @@ class _Linker:
     split: int = 1
     ports: tuple[int, ...] = ()
     cores: tuple[CoreConfig, ...] = ()
+    branches: bool = True
     turns: int = 0
     tuned_kernels: int = 0
     names: dict[Expr, str] = field(default_factory=dict)
@@ -126,14 +141,16 @@ class _Linker:
         slices = self._begun(phases, linkers)
         if self.stages > 1:
             phases = self._staged(phases, slices)
-        cuts = self._cuts(phases, slices) if self.split > 1 else {}
-        self.window.plan_tensors(phases, self.names, self._read_by, reuse=not self.job.keep)
+        cuts, turns = self._cuts(phases, slices) if self.split > 1 else ({}, [])
+        at_once = {node: number for number, turn in enumerate(turns) if turn.cores for node in turn.calls}
+        self.window.plan_tensors(phases, self.names, self._read_by, reuse=not self.job.keep, at_once=at_once)
         steps: list[CoreStep | HostStep] = []
         for number, phase in enumerate(phases, 1):
             if not phase.on_core:
                 steps.append(self._host_step(phase, phases[number:]))
             elif self.split > 1:
-                steps += self._split_programs(phase, slices, cuts)
+                own = [turn for turn in turns if turn.calls[0] in phase.calls]
+                steps += self._split_programs(own, slices, cuts)
             else:
                 steps.append(linkers[phase.stage if self.cores else 0]._program(phase, slices))
         self.tuned_kernels = sum(each.tuned_kernels for each in linkers)
@@ -321,57 +338,81 @@ class _Linker:
     def _placed(self, phase: Phase, slices: Slices, programs: Sequence[_Program]) -> list[int]:
         """Where the programs of a phase lie, which are its layers together."""
         first_layer = len(self.layers)
-        self.tuned_kernels += programs[0].tuned_kernels
+        self.tuned_kernels += sum(made.tuned_kernels for made in programs)
         for number, node in enumerate(phase.calls):
             traffic = [made.traffic.get(first_layer + number, (0, 0)) for made in programs]
             loaded, stored = map(sum, zip(*traffic, strict=True))
-            schedule = programs[0].schedules[number]
+            schedule = next(filter(None, (made.schedules[number] for made in programs)), "")
             self.layers.append(self._layer(node, slices[node][0].kind, loaded, stored, schedule))
         return [self.window.allocate(made.code.nbytes) for made in programs]
 
-    def _cuts(self, phases: Sequence[Phase], slices: Slices) -> dict[Call, Share]:
-        """How each layer is cut for the cores; what was measured for one holds for those that are like it."""
+    def _cuts(self, phases: Sequence[Phase], slices: Slices) -> tuple[dict[Call, Share], list[Turn]]:
+        """How each layer is cut for the cores, where all share it, and the turns, in whose order the phases' calls are
+        brought. What was measured for one layer holds for those that are like it."""
         measure = self._measured(phases)
-        known: dict[object, Share] = {}
-        cuts = {}
+        known: dict[object, tuple[Share, Cost]] = {}
+        cuts: dict[Call, Share] = {}
+        costs: dict[Call, Cost] = {}
         for node in (node for phase in phases if phase.on_core for node in phase.calls):
             kind = tuple((part.kind, part.kernel.signature) for part in slices[node])
             if kind not in known:
                 self.job.progress(f"cutting {function_of(node).name} for {self.split} cores")
                 known[kind] = fastest_cut(node, slices[node], self.config, self.split, self.ports, measure)
-            cuts[node] = known[kind]
-        return cuts
+            cuts[node], costs[node] = known[kind]
+        unplanned = replace(self.window, slots={})
+        unplanned.plan_tensors(phases, self.names, self._read_by, reuse=False)
+        trial = replace(self, window=unplanned)
+        turns: list[Turn] = []
+        for phase in (phase for phase in phases if phase.on_core):
+            own = shared(phase.calls)
+            if self.branches:
+                self.job.progress(f"looking for branches among {len(phase.calls)} functions")
+                own = with_branches(
+                    phase.calls, self._needed_by, self.split, costs, lambda each: trial._cycles_of(each, slices, cuts)
+                )
+            phase.calls = [node for turn in own for node in turn.calls]
+            turns += own
+        return cuts, turns
 
-    def _split_programs(self, phase: Phase, slices: Slices, cuts: Mapping[Call, Share]) -> list[CoreStep]:
-        """The programs of a phase whose layers all cores share: of each turn a program for each core. Where cores wait
-        for each other at a port, one alone may be the fastest: it needs no turns, so its layers run side by side."""
+    def _needed_by(self, node: Call) -> list[Call]:
+        return [arg for arg in self._read_by(node) if isinstance(arg, Call)]
+
+    def _split_programs(self, turns: Sequence[Turn], slices: Slices, cuts: Mapping[Call, Share]) -> list[CoreStep]:
+        """The programs of a phase whose layers cores share: of each turn a program for each core. Where cores wait for
+        each other at a port, one alone may be the fastest: it needs no turns, so its layers run side by side."""
         if self.ports:
-            alone = dict.fromkeys(phase.calls, WHOLE)
-            cuts = min(cuts, alone, key=lambda each: self._cycles_of_turns(phase, slices, each))
-        return self._turns(phase, slices, cuts)
+            calls_of = [node for turn in turns for node in turn.calls]
+            alone = shared(calls_of), dict.fromkeys(calls_of, WHOLE)
+            turns, cuts = min((turns, cuts), alone, key=lambda each: self._cycles_of(each[0], slices, each[1]))
+        return self._turns(turns, slices, cuts)
 
-    def _cycles_of_turns(self, phase: Phase, slices: Slices, cuts: Mapping[Call, Share]) -> int:
+    def _cycles_of(self, turns: Sequence[Turn], slices: Slices, cuts: Mapping[Call, Share]) -> int:
         job = replace(self.job, progress=lambda _: None, dump=None)
         trial = replace(self, window=replace(self.window), layers=list(self.layers), job=job)
-        turns: dict[int, list[Program]] = {}
-        for step in trial._turns(phase, slices, cuts):
-            turns.setdefault(step.turn, []).append((step.program, step.program_offset))
-        return sum(cycles_of(turn, self.config, self.ports, self.rate, self.job) for turn in turns.values())
+        programs: dict[int, list[Program]] = {}
+        for step in trial._turns(turns, slices, cuts):
+            programs.setdefault(step.turn, []).append((step.program, step.program_offset))
+        cycles = [cycles_of(turn, self.config, self.ports, self.rate, self.job) for turn in programs.values()]
+        return sum(cycles) + TURN_CYCLES * len(cycles)
 
-    def _turns(self, phase: Phase, slices: Slices, cuts: Mapping[Call, Share]) -> list[CoreStep]:
+    def _turns(self, turns: Sequence[Turn], slices: Slices, cuts: Mapping[Call, Share]) -> list[CoreStep]:
         steps: list[CoreStep] = []
-        waiting = list(phase.calls)
+        waiting = list(turns)
         while waiting:
-            turn = [waiting.pop(0)]
+            turn = waiting.pop(0)
             programs = self._turn(turn, slices, cuts)
             check_turn(self.config, [made.code for made in programs])
-            while waiting and may_follow(waiting[0], turn, cuts, slices):
-                longer = self._turn([*turn, waiting[0]], slices, cuts)
+            while waiting and not (turn.cores or waiting[0].cores):
+                (node,) = waiting[0].calls
+                after = Turn((*turn.calls, node))
+                if not may_follow(node, turn.calls, cuts, slices):
+                    break
+                longer = self._turn(after, slices, cuts)
                 if meeting(self.config, [made.code for made in longer]) is not None:
                     break
-                turn.append(waiting.pop(0))
-                programs = longer
-            part = Phase(True, turn)
+                waiting.pop(0)
+                turn, programs = after, longer
+            part = Phase(True, list(turn.calls))
             for core, offset in enumerate(self._placed(part, slices, programs)):
                 step = self._step(part, programs[core], offset)
                 # The host gives its part before the first core begins: later, a result may lie there.
@@ -381,13 +422,17 @@ class _Linker:
             self.turns += 1
         return steps
 
-    def _turn(self, turn: Sequence[Call], slices: Slices, cuts: Mapping[Call, Share]) -> list[_Program]:
+    def _turn(self, turn: Turn, slices: Slices, cuts: Mapping[Call, Share]) -> list[_Program]:
         """The program of each core for some layers."""
-        return [
-            self._known(Phase(True, list(turn)),
-                        {node: slices_of_core(slices[node], cuts[node], core) for node in turn})
-            for core in range(self.split)
-        ]  # fmt: skip
+        programs = []
+        for core in range(self.split):
+            if turn.cores:
+                placed = zip(turn.calls, turn.cores, strict=True)
+                own = {node: slices[node] if place == core else () for node, place in placed}
+            else:
+                own = {node: slices_of_core(slices[node], cuts[node], core) for node in turn.calls}
+            programs.append(self._known(Phase(True, list(turn.calls)), own))
+        return programs
 
     def _step(self, phase: Phase, made: _Program, offset: int) -> CoreStep:
         written = {self.names[node] for node in phase.calls}

@@ -18,6 +18,7 @@ from ...target import Job
 from ..operators.share import WHOLE, Share
 from ..schedule.tiling import Problem
 from .alone import Program
+from .branches import Cost
 from .slices import KernelSlice
 
 Slices = Mapping[Call, Sequence[KernelSlice]]
@@ -108,9 +109,9 @@ def cycles_of_stages(
 
 def fastest_cut(
     node: Call, parts: Sequence[KernelSlice], config: CoreConfig, cores: int, ports: Sequence[int], measure: Measure
-) -> Share:
-    """The cut by which a layer takes the fewest cycles, as `cores_measured` has it."""
-    best, least = WHOLE, 0
+) -> tuple[Share, Cost]:
+    """The cut by which a layer takes the fewest cycles, as `cores_measured` has it; those, and those of the whole."""
+    best, least, whole = WHOLE, 0, 0
     for cut in reversed(cuts_of(parts, config, cores)):
         measured = cores_measured(cut, cores, ports)
         try:
@@ -121,7 +122,9 @@ def fastest_cut(
             continue  # a part finds no room as the whole does
         if cut is WHOLE or cycles < least:
             best, least = cut, cycles
-    return best
+        if cut is WHOLE:
+            whole = cycles
+    return best, Cost(whole, least)
 
 
 def may_follow(node: Call, turn: Sequence[Call], cuts: Mapping[Call, Share], slices: Slices) -> bool:

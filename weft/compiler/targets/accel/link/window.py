@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -45,10 +46,11 @@ class DmaWindow:
 
     def plan_tensors(
         self, phases: Sequence[Phase], names: Mapping[Expr, str], read_by: Callable[[Call], Sequence[Expr]], *,
-        reuse: bool,
+        reuse: bool, at_once: Mapping[Call, int] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         """Give every tensor that the core reads or writes its place. With ``reuse`` those that are not alive at the
-        same time share bytes, but for states, which stay. ``read_by``: what a call reads in memory."""
+        same time share bytes, but for states, which stay. ``read_by``: what a call reads in memory. ``at_once``: of
+        calls that run at the same time, one after the other in their phase, a number of theirs."""
         states = {names[phase.calls[-1]] for phase in phases if phase.state is not None}
         start_of_phase: list[int] = []
         on_core: dict[str, tuple[int, TensorType]] = {}  # when first used by the core, and its type
@@ -57,7 +59,7 @@ class DmaWindow:
         time = 0
         for phase in phases:
             start_of_phase.append(time)
-            for node in phase.calls:
+            for node, after in zip(phase.calls, [*phase.calls[1:], None], strict=True):
                 for value in (node, *read_by(node)):
                     if isinstance(value, Constant) or not (phase.on_core or value is not node):
                         continue
@@ -67,7 +69,7 @@ class DmaWindow:
                     last_use[name] = time
                 if phase.on_core:
                     made_on_core.add(names[node])
-                    time += 1
+                    time += after is None or at_once.get(node, node) != at_once.get(after, after)
             time += 1
         places = _places_in_results(phases, names, on_core)
         lifetimes: dict[str, Lifetime] = {}
