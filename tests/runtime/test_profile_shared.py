@@ -158,6 +158,20 @@ def test_the_timeline_has_every_core_its_waits_and_every_bus(traced: SharedProfi
     assert set(arrows.values()) == {2}
 
 
+def test_a_module_writes_the_timeline_of_its_last_run(measured: Measured, tmp_path: Path) -> None:
+    profile, module = measured
+    assert module.write_trace(tmp_path / "run.json") > 0
+    ends = [event["ts"] + event["dur"] for event in json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+            if event["ph"] == "X"]  # fmt: skip
+    assert max(ends) == profile.cycles
+    fresh = weft.load(profile.model, system=profile.config, dram=MEMORY)
+    assert isinstance(fresh, PipelineModule | SplitModule)
+    with pytest.raises(DeviceError, match="there is nothing to draw: 'digits' has not run; hint: run it, then write"):
+        fresh.write_trace(tmp_path / "none.json")
+    with pytest.raises(DeviceError, match=r"hint: weft\.load makes one; a model on several cores has its own"):
+        weft.write_trace(module, tmp_path / "none.json")  # type: ignore[arg-type]
+
+
 def test_turns_go_on_where_the_host_starts_again(model: weft.CompiledModel) -> None:
     if model.shared_by == 1:
         return

@@ -16,10 +16,8 @@ from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import check_inputs, read_inputs
 from ..runtime.pipeline_module import PipelineModule
-from ..runtime.profile_shared import profile_shared
 from ..runtime.split_module import SplitModule
 from ..runtime.system_module import SystemModule
-from ..runtime.trace_system import write_shared, write_system
 from ..sim.dram import DramModel
 from .output import out, print_json, table
 from .waves import finished_waves, write_waves
@@ -62,7 +60,7 @@ def run_on_system(
         looked = finished_waves(module.device)
     if trace is not None:
         status.update(f"writing {trace}")
-        slices = _write_trace(module, len(items), trace)
+        slices = module.write_trace(trace)
     if output is not None:
         write_arrays(
             output, {f"{name}_{number}": value for number, each in enumerate(results) for name, value in each.items()}
@@ -85,13 +83,6 @@ def run_on_system(
         out.print(f"wrote {trace} ({slices:,} slices); open it at https://ui.perfetto.dev", markup=False)
     for line in ([f"wrote {output}"] if output is not None else []) + ([looked] if looked else []):
         out.print(line, markup=False, soft_wrap=True)
-
-
-def _write_trace(module: Module, items: int, path: Path) -> int:
-    if isinstance(module, SystemModule):
-        return write_system(module.model, module.profile(), path)
-    measured = profile_shared(module.model, module.config, module.device.dram, items=items, trace=True)
-    return write_shared(measured, path)
 
 
 def _speed(module: Module, items: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..compiler.model import CompiledModel, CorePart, CoreStep
@@ -110,6 +111,7 @@ class PipelineModule:
         self.config = config
         self.rounds: tuple[tuple[SystemResult, ...], ...] = ()
         """Of the last run: of each round the programs that run at once, one after the other."""
+        self._items = 0
         self.relayed: RelayResult | None = None
         """Of the last run, where the cores started each other."""
         self._core = core
@@ -153,6 +155,7 @@ class PipelineModule:
             except BaseException:
                 self._write_model()
                 raise
+            self._items = len(items)
         return [{tensor.name: each[tensor.name] for tensor in self.model.outputs} for each in values]
 
     def _relayed(self, values: list[dict[str, Array]]) -> RelayResult:
@@ -279,6 +282,14 @@ class PipelineModule:
             from .profile_shared import profile_shared
 
         return profile_shared(self.model, self.config, self.device.dram)
+
+    def write_trace(self, path: str | Path) -> int:
+        """Write the timeline of as many items as the last run had, by the timing model, with all cores, their waits and
+        the buses that they share; number of slices written. :class:`DeviceError` if nothing ran."""
+        with IMPORTS:
+            from .trace_system import write_shared_run
+
+        return write_shared_run(self.model, self.config, self.device.dram, self._items, path)
 
     def use(self) -> tuple[CoreUse, ...]:
         """What each core did in the last run."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..compiler.model import CompiledModel, CorePart, CoreStep, HostStep
@@ -213,6 +214,14 @@ class SplitModule:
             from .profile_shared import profile_shared
 
         return profile_shared(self.model, self.config, self.device.dram)
+
+    def write_trace(self, path: str | Path) -> int:
+        """Write the timeline of as many items as the last run had, by the timing model, with all cores, their waits and
+        the buses that they share; number of slices written. :class:`DeviceError` if nothing ran."""
+        with IMPORTS:
+            from .trace_system import write_shared_run
+
+        return write_shared_run(self.model, self.config, self.device.dram, self._items, path)
 
     def use(self) -> tuple[CoreUse, ...]:
         """What each core did in the last run. Where the device does not know when the programs of turns begin and end,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -222,6 +223,14 @@ class SystemModule:
             from .profile_system import profile_system
 
         return profile_system(self.model, self.config, self.device.dram)
+
+    def write_trace(self, path: str | Path) -> int:
+        """Write the timeline of an item on each core, by the timing model, with the buses that cores share; number of
+        slices written."""
+        with IMPORTS:
+            from .trace_system import write_system
+
+        return write_system(self.model, self.profile(), path)
 
     def close(self) -> None:
         """Wait for the run in progress; later runs are refused."""

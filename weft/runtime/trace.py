@@ -46,7 +46,8 @@ def write_trace(module: LoadedModule, path: str | Path) -> int:
     :class:`DeviceError` if the run was not traced or the device does not model time.
     """
     if not isinstance(module, LoadedModule):
-        raise DeviceError(f"module is {module!r:.80}, but must be a loaded model", hint="weft.load makes one")
+        raise DeviceError(f"module is {module!r:.80}, but must be a loaded model",
+                          hint="weft.load makes one; a model on several cores has its own write_trace")  # fmt: skip
     runs = [run for run in module.runs if run.result.trace is not None]
     if not runs:
         raise DeviceError(

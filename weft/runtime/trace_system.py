@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..compiler.model import CompiledModel
-from .profile_shared import SharedProfile, Work
+from ..hw.system_config import SystemConfig
+from ..sim.dram import DramModel
+from .errors import DeviceError
+from .profile_shared import SharedProfile, Work, profile_shared
 from .profile_system import PortProfile, SystemProfile
 from .trace import metadata, plain_slice, run_events, write_events
 
@@ -44,6 +47,13 @@ def write_shared(profile: SharedProfile, path: str | Path) -> int:
             yield from _bus_events(port, number)
 
     return write_events(path, f"{profile.model.name} on {profile.config.name}", events())
+
+
+def write_shared_run(model: CompiledModel, config: SystemConfig, dram: DramModel, items: int, path: str | Path) -> int:
+    """:func:`write_shared` of so many items; :class:`DeviceError` for none."""
+    if not items:
+        raise DeviceError(f"there is nothing to draw: {model.name!r} has not run", hint="run it, then write its trace")
+    return write_shared(profile_shared(model, config, dram, items=items, trace=True), path)
 
 
 def _core_events(profile: SharedProfile, core: int) -> Iterator[str]:
