@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import weft
 from weft.compiler.model import CompiledModel
 from weft.hw.config import PYNQ, TINY, CoreConfig
+from weft.hw.isa import Finish
+from weft.hw.programs import assemble
 from weft.runtime.device import memory_of
 from weft.runtime.profile_shared import profile_shared
 from weft.view.lanes import as_one_core_has_it, lanes, usual_system
@@ -74,6 +77,17 @@ def test_a_page_has_the_lanes_and_the_cycles_of_all(shared: CompiledModel) -> No
         f"core {number}, {lane['name']}" for number, lane in enumerate(record["cores"])
     ]
     assert found["layer"] == record["cores"][-1]["work"][-1]["layers"][0]
+
+
+def test_a_core_may_have_nothing_in_a_turn(shared: CompiledModel) -> None:
+    code, busiest = assemble(TINY, [Finish()]), lanes(shared, usual_system(shared), memory_of(shared))[1]
+    first = next(step for step in shared.programs if busiest == (step.core if shared.shared_by > 1 else step.stage))
+    if shared.on_core.config_of(first) != TINY:
+        return
+    nothing = replace(first, program=code, layer_of=first.layer_of[-1:], tile_of=first.tile_of[-1:])
+    steps = tuple(nothing if step is first else step for step in shared.steps)
+    made = side(replace(shared, steps=steps), memory_of(shared), {})
+    assert made["cycles"] > 0
 
 
 def test_one_core_has_no_lanes(digits: CompiledModel) -> None:

@@ -259,14 +259,14 @@ def _details(
         nest = loops.get(layer.name, "")
         result.append({"schedule": layer.schedule, "loops": nest, "kernels": kernels, "number": number})
     for program, cycles in programs:
-        fine = _Fine.of(model, program, cycles)
+        fine = _Fine.of(model, program, cycles) if cycles.spans else None  # a core may have nothing in a turn
         spans = {span.layer: span for span in cycles.spans}
         code = _Code.of(program)
         layers = program.run.step.layer_of
         for number in np.unique(layers[layers >= 0]).tolist():
             mine = np.flatnonzero(layers == number)
             result[number] |= code.part(mine)
-            if number in spans:
+            if fine is not None and number in spans:
                 result[number] |= fine.part(model, spans[number].start, spans[number].end, program.origin)
     return result
 

@@ -169,6 +169,8 @@ def test_a_block_with_branches_is_sooner(ports: tuple[int, ...], tmp_path: Path)
     source, told = inception(tmp_path), ports if ports == (0, 0) else ()
     model = check(source, TINY, 2, told)
     assert turns_with_branches(model) >= 1
+    working = {step.turn for step in model.programs if len(step.layer_of) > 1}
+    assert working == {step.turn for step in model.programs}  # what lies where it was made needs no turn
     without = weft.compile(source, TINY, split=2, ports=told, branches=False)
     assert isinstance(without, weft.CompiledModel)
     assert turns_with_branches(without) == 0

@@ -402,11 +402,12 @@ class _Linker:
             turn = waiting.pop(0)
             programs = self._turn(turn, slices, cuts)
             check_turn(self.config, [made.code for made in programs])
-            while waiting and not (turn.cores or waiting[0].cores):
+            while waiting and not waiting[0].cores:
                 (node,) = waiting[0].calls
-                after = Turn((*turn.calls, node))
-                if not may_follow(node, turn.calls, cuts, slices):
+                joins = not turn.cores and may_follow(node, turn.calls, cuts, slices)
+                if not (joins or self._is_nothing(node, slices)):
                     break
+                after = Turn((*turn.calls, node), (*turn.cores, 0) if turn.cores else ())
                 longer = self._turn(after, slices, cuts)
                 if meeting(self.config, [made.code for made in longer]) is not None:
                     break
@@ -522,6 +523,10 @@ class _Linker:
             emitter, part, lambda each: self._places(node, each), threads=self.vthreads, rate=self.rate, layer=layer,
             dump=self.job.dump,
         )  # fmt: skip
+
+    def _is_nothing(self, node: Call, slices: Slices) -> bool:
+        """Whether no core has anything to do for a call."""
+        return all(part.kind in (CONCAT, MOVE) and self._lies_there(node, part) for part in slices[node])
 
     def _lies_there(self, node: Call, part: KernelSlice) -> bool:
         """Whether what a part of a concatenation copies, or a move renames, was made in its place."""
