@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +12,7 @@ from benchmarks.campaigns import fuzz_inputs as campaign
 
 HERE = Path(__file__).parent
 OF_EACH = 2
+MANY = 10_000
 REGRESSIONS = sorted((HERE / "fuzz_inputs").iterdir())
 
 
@@ -27,6 +29,17 @@ def test_damaged_inputs_of_every_kind(fuzz_inputs: ModuleType) -> None:
     assert {kind: sum(states.values()) for kind, states in counts.items()} == dict.fromkeys(fuzz_inputs.KINDS, OF_EACH)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["onnx", "litert"])
+def test_damaged_models(kind: str, fuzz_inputs: ModuleType) -> None:
+    """Small ones of many kinds, each with up to four edits; those that can be read are compiled and run."""
+    bad: list[str] = []
+    counts = fuzz_inputs.run(MANY, seed=57, kinds=(kind,), tell=bad.append)
+    assert not bad, "\n".join(bad)
+    assert counts[kind]["named error"] > MANY // 2
+    assert counts[kind]["ok"] > MANY // 20
+
+
 @pytest.mark.parametrize("path", REGRESSIONS, ids=[path.name for path in REGRESSIONS])
 def test_what_once_failed(fuzz_inputs: ModuleType, path: Path) -> None:
     state, text = fuzz_inputs.outcome(path.name.split("-")[0], path.read_bytes())
@@ -38,6 +51,14 @@ def test_undamaged_inputs_work(fuzz_inputs: ModuleType) -> None:
         base = kind.bases()[-1]
         state, text = fuzz_inputs.outcome(name, base)
         assert state == "ok", f"{name}: {text}"
+
+
+def test_models_whose_texts_are_damaged_are_damaged_further(fuzz_inputs: ModuleType) -> None:
+    """The campaign ended there."""
+    kind = fuzz_inputs.KINDS["onnx"]
+    data = next(base for base in kind.bases() if b"Relu" in base).replace(b"Relu", b"Rel\xff")
+    made = {kind.edit(data, random.Random(seed)) for seed in range(60)}
+    assert len(made) > 20
 
 
 def test_every_bad_end_is_seen(fuzz_inputs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import onnx
+from google.protobuf.message import DecodeError
 
 NUMBERS = (0, 1, -1, 2, 3, 7, 255, 256, 1 << 15, (1 << 31) - 1, 1 << 31, 1 << 40, (1 << 63) - 1, -(1 << 63))
 WORDS = ("", "x", "\x1b[31m", "../../etc/passwd", "nan", "inf", "\udcff", "a" * 10_000, "[red]", "0x", "-", "None")
@@ -86,12 +87,17 @@ def edit_json_text(text: str, chance: random.Random) -> str:
 
 
 def edit_model(data: bytes, chance: random.Random) -> bytes:
-    """Change one field of an ONNX model, or its bytes."""
+    """Change one field of an ONNX model, or its bytes: also of what is none any more, or has texts that are none, which
+    protobuf tells only where they are read."""
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
-    except Exception:
+        return _with_other_field(model, data, chance)
+    except (DecodeError, UnicodeDecodeError):
         return edit_bytes(data, chance)
+
+
+def _with_other_field(model: onnx.ModelProto, data: bytes, chance: random.Random) -> bytes:
     nodes, chosen = model.graph.node, chance.randrange(10)
     if chosen < 2 or not nodes:
         return edit_bytes(data, chance)
