@@ -123,7 +123,9 @@ def test_a_model_that_cores_share_is_profiled(way: str, pair: Path, tmp_path: Pa
     assert "who has the bus" in report
     files = {"report.txt", "timeline.png", "timeline.svg", "trace.perfetto.json.gz"}
     assert {each.name for each in (tmp_path / "out").iterdir()} == files
-    told = json.loads(weft(*command, "--json", folder=tmp_path).stdout)
+    told = json.loads(weft(*command, "--memory", "ddr3-1066x16", "--json", folder=tmp_path).stdout)
+    assert "what the DRAM did" in (tmp_path / "out" / "report.txt").read_text()
+    assert told["dram"]["accesses"] > 0
     assert (told["items"], len(told["cores"]), told["system"]) == (1 if way == "split" else 6, 2, "pair")
     assert all(core["busy"] <= told["cycles"] for core in told["cores"])
 

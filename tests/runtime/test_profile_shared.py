@@ -20,6 +20,7 @@ from weft.runtime.profile_shared_report import cause_records, core_records, turn
 from weft.runtime.split_module import SplitModule
 from weft.runtime.trace_system import PROGRAMS, write_shared
 from weft.sim.dram import DramModel
+from weft.sim.dram_interface import DramUse
 from weft.sim.dram_kinds import parse_dram_kind
 
 from .items import DIGITS, PAIR, images
@@ -72,6 +73,9 @@ def test_where_windows_lie_counts_in_a_dram_with_banks(model: weft.CompiledModel
     for system in SYSTEMS.values():
         profile, module = measure(model, system, BANKED)
         assert profile.cycles == module.cycles
+        relayed = module.relayed if isinstance(module, SplitModule) else filter(None, [module.relayed])
+        uses = [done.dram for done in (*relayed, *module.results) if done.dram is not None]
+        assert profile.dram_use == sum(uses, DramUse())
         pitch = 0 if model.shared_by > 1 else module.device.pitch
         count = 4 if system.relay else 2
         assert [window_start(model, system, item) for item in range(5)] == [item % count * pitch for item in range(5)]

@@ -29,6 +29,7 @@ from ..runtime.profile_system_report import (
 )
 from ..runtime.system_module import check_cores
 from ..runtime.trace_system import write_shared, write_system
+from ..sim.dram import DramModel
 from .output import check_folders, err, out, print_json, print_report, wide_console
 from .profile_core import opened
 from .tools import ProfileRequest
@@ -50,7 +51,7 @@ def profile_on_system(request: ProfileRequest) -> None:
         compiled, dram, _ = opened(request, status)
         if compiled.shared_by > 1 or compiled.stages > 1:
             status.update("running on all cores")
-            _profile_shared(request, profile_shared(compiled, system, dram, trace=True), status)
+            _profile_shared(request, profile_shared(compiled, system, dram, trace=True), dram, status)
             return
         check_cores(compiled, system)
         status.update("running on all cores")
@@ -77,12 +78,15 @@ def profile_on_system(request: ProfileRequest) -> None:
     out.print(f"wrote {folder}; {opens(slices)}", markup=False)
 
 
-def _profile_shared(request: ProfileRequest, measured: SharedProfile, status: Updates) -> None:
+def _profile_shared(request: ProfileRequest, measured: SharedProfile, dram: DramModel, status: Updates) -> None:
     """Tables, picture and trace of cores that share a model."""
     folder = request.folder
     tables = [shared_core_table(measured), turn_table(measured), shared_cause_table(measured)]
     if measured.ports:
         tables.append(bus_table(measured.ports))
+    rows = dram_record(dram, [measured.dram_use], measured.cycles)
+    if rows is not None:
+        tables.append(dram_table(rows))
     status.update(f"writing {folder}")
     folder.mkdir(parents=True, exist_ok=True)
     print_report(tables, folder / "report.txt")
@@ -92,7 +96,7 @@ def _profile_shared(request: ProfileRequest, measured: SharedProfile, status: Up
     except DeviceError as error:
         err.print(f"no picture: {error}", markup=False)
     if request.as_json:
-        print_json(shared_record(measured))
+        print_json({**shared_record(measured), **({} if rows is None else {"dram": rows})})
         return
     wide_console().print(*tables)
     out.print(f"wrote {folder}; {opens(slices)}", markup=False)

@@ -13,6 +13,7 @@ from ..compiler.model import CompiledModel, CoreStep
 from ..hw.relay_plan import RelayPlan
 from ..hw.system_config import SystemConfig
 from ..sim.dram import DramModel
+from ..sim.dram_interface import DramUse
 from ..sim.relay_timing import predict_relay
 from ..sim.relay_waits import Wait, by_core, waits_to_end
 from ..sim.result import RunResult, Trace
@@ -70,6 +71,8 @@ class SharedProfile:
         By the host.
     ports
         The bus of each port that several cores share, where traces were asked for.
+    dram_use
+        Of a DRAM with banks.
     """
 
     model: CompiledModel
@@ -81,6 +84,7 @@ class SharedProfile:
     alone: tuple[int, ...]
     starts: int
     ports: tuple[PortProfile, ...] = ()
+    dram_use: DramUse | None = None
 
     @property
     def waits(self) -> tuple[Mapping[int, int], ...]:
@@ -122,7 +126,7 @@ def profile_shared(
         if trace and len(config.cores_of(port)) > 1
     )
     work, waiting = tuple(map(tuple, run.work)), tuple(map(tuple, run.waiting))
-    return SharedProfile(model, config, count, run.now, work, waiting, tuple(alone), starts, ports)
+    return SharedProfile(model, config, count, run.now, work, waiting, tuple(alone), starts, ports, run.dram_use)
 
 
 @dataclass
@@ -138,6 +142,7 @@ class _Run:
     waiting: list[list[Wait]] = field(default_factory=list)
     bus: list[list[tuple[BusUse | None, int]]] = field(default_factory=list)
     """Of each port, what its bus did from which cycle on."""
+    dram_use: DramUse | None = None
 
     def __post_init__(self) -> None:
         self.work = [[] for _ in self.config.cores]
@@ -152,7 +157,7 @@ class _Run:
         for core, (step, _, item) in steps.items():
             programs[core] = replace(timed(step), window_start=window_start(self.model, self.config, item))
         done = predict_system(self.config, programs, self.dram, shared=self.shared, trace=self.trace)
-        self._use(done.bus)
+        self._use(done.bus, done.dram)
         ends = {core: own.cycles or 0 for core, own in enumerate(done.cores) if own is not None}
         last = max(ends, key=ends.__getitem__)
         for core in range(len(self.config.cores)):
@@ -171,7 +176,7 @@ class _Run:
         stages, where a run is an item."""
         programs = [[timed(step) for step in own] for own in steps]
         done = predict_relay(self.config, plan, programs, runs, self.dram, shared=self.shared, trace=self.trace)
-        self._use(done.bus)
+        self._use(done.bus, done.dram)
         for core, (own, spans, waits) in enumerate(zip(steps, done.spans, waits_to_end(plan, done.spans), strict=True)):
             for number, span in enumerate(spans):
                 turn, item = (0, number) if first is None else (first[0] + number, first[1])
@@ -181,8 +186,10 @@ class _Run:
             self.waiting[core] += [Wait(wait.core, self.now + wait.start, self.now + wait.stop) for wait in waits]
         self.now += done.cycles or 0
 
-    def _use(self, bus: Sequence[BusUse | None]) -> None:
-        """What the buses did from cycle ``now`` on."""
+    def _use(self, bus: Sequence[BusUse | None], dram: DramUse | None) -> None:
+        """What the buses and the DRAM did from cycle ``now`` on."""
+        if dram is not None:
+            self.dram_use = (self.dram_use or DramUse()) + dram
         for port, uses in enumerate(bus):
             self.bus[port].append((uses, self.now))
 

@@ -104,6 +104,10 @@ MUTANTS = (
         "self.bus[port].append((uses, self.now))", "self.bus[port].append((uses, 0))", SHARED,
     ),
     Mutant(
+        "shared-profile-dram-of-the-last-program", "runtime/profile_shared.py", "wrong accumulator",
+        "(self.dram_use or DramUse()) + dram", "dram", SHARED,
+    ),
+    Mutant(
         "split-parts-of-the-first-group", "compiler/targets/accel/operators/share.py", "wrong index",
         "core // self.groups, core % self.groups", "core // self.groups, 0", SPLIT,
     ),
