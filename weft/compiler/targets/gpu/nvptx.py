@@ -79,7 +79,7 @@ def ptx_text(name: str, func: PrimFunc, grids: Sequence[Grid], windows: Mapping[
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(
         cpu=device.architecture, features=device.features, opt=3
     )
-    return str(machine.emit_assembly(optimised(str(module), machine, TRIPLE, vectorise=False)))
+    return str(machine.emit_assembly(optimised(str(module), machine, TRIPLE, vectorise=False, level=3)))
 
 
 _HEAD = re.compile(r"^\s*\.(version|target|address_size)\b[^\n]*\n", re.MULTILINE)

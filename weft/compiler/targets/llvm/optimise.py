@@ -9,14 +9,15 @@ llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
 
 
-def optimised(text: str, machine: llvm.TargetMachine, triple: str, *, vectorise: bool) -> llvm.ModuleRef:
-    """The module of this LLVM IR, optimised for a machine; loops become vectors where that is asked for."""
+def optimised(text: str, machine: llvm.TargetMachine, triple: str, *, vectorise: bool, level: int) -> llvm.ModuleRef:
+    """The module of this LLVM IR, optimised for a machine; loops become vectors where that is asked for. ``level``: of
+    the pipeline, as in ``-O2`` or ``-O3``."""
     # LLVM keeps a context's types and constants as long as the context, and the global one for ever.
     module = llvm.parse_assembly(text, llvm.create_context())
     module.triple = triple
     module.data_layout = str(machine.target_data)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = vectorise
     options.slp_vectorization = False
     options.loop_unrolling = True

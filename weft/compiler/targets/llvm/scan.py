@@ -81,7 +81,8 @@ class Scan:
             with IMPORTS:
                 from .optimise import optimised
 
-            return bytes(machine.emit_object(optimised(llvm_text(self.python), machine, triple, vectorise=False)))
+            text = llvm_text(self.python)
+            return bytes(machine.emit_object(optimised(text, machine, triple, vectorise=False, level=2)))
 
         key = cache_key("scan", self.python.__module__, name, triple, llvm.llvm_version_info, sources_digest())
         builder = llvm.JITLibraryBuilder().add_object_img(kept("cpu", f"{key}.o", make)).export_symbol(name)
