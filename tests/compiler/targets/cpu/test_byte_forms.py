@@ -113,12 +113,13 @@ def loop_of_the_form(text: str, processor: Processor, *, paired: bool) -> tuple[
 
 
 def loop_of(text: str, processor: Processor, mnemonic: str) -> tuple[list[str], int]:
-    """The loop with the most instructions that are written so (a regular expression), and how many these are."""
+    """The loop with the most instructions that are written so (a regular expression), and how many these are. What only
+    brings weights nearer is no part of a form, and left out."""
     found: list[list[str]] = [[]]
     for line in map(str.strip, machine(processor).emit_assembly(optimise(text, processor)).splitlines()):
         if line.endswith(":") or re.match(r"\.?L\w+:", line):
             found.append([])
-        elif line and line[0] not in ".#@/;":
+        elif line and line[0] not in ".#@/;" and not line.startswith("prefetch"):
             found[-1].append(line)
             if BRANCH.match(line):
                 found.append([])

@@ -83,6 +83,29 @@ def test_a_step_of_sixteen_registers_leaves_no_sum_on_the_stack(rows: int, lanes
     assert not held.again or again >= rows * (parts - held.weights)
 
 
+@pytest.mark.parametrize(
+    ("name", "rows", "lanes", "depth", "lines"),
+    [("x86-64-v3", 7, 16, 2000, 1), ("x86-64-v3", 3, 32, 2000, 2), ("x86-64-v4", 14, 32, 2000, 2),
+     ("x86-64-v3", 7, 16, 40, 0), ("x86-64-v3", 2, 48, 2000, 0), ("aarch64", 4, 16, 2000, 0)],
+)  # fmt: skip
+def test_weights_that_leave_the_nearest_cache_are_brought_nearer(
+    name: str, rows: int, lanes: int, depth: int, lines: int
+) -> None:
+    """Not where the cache holds all of them, where units that load have no time to spare, or on boards."""
+    text = PRODUCT.replace("ROWS", str(rows)).replace("LANES", str(lanes)).replace("40", str(depth))
+    func, unit = t.parse(text, intrinsic_named), ll.Module("kernel")
+    emit_kernel(unit, func, named_target(name), 1, {}, proved=True)
+    assert str(unit).count('call void @"llvm.prefetch.p0"') == lines
+
+
+def test_columns_that_do_not_follow_each_other_are_not_brought_nearer() -> None:
+    """What lies behind them belongs to other columns."""
+    text = PRODUCT.replace("ROWS", "7").replace("40", "2000").replace("b: float32[2000, LANES]", "b: float32[2000, 99]")
+    func, unit = t.parse(text.replace("LANES", "16"), intrinsic_named), ll.Module("kernel")
+    emit_kernel(unit, func, named_target("x86-64-v3"), 1, {}, proved=True)
+    assert "prefetch" not in str(unit)
+
+
 @pytest.mark.parametrize("width", [3, 7, 14, 28, 56])
 def test_rows_of_images_leave_few_pixels_of_tiles_unused(width: int) -> None:
     """Seven pixels were two tiles of four, 56 were ten of six."""

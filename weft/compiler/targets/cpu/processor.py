@@ -114,6 +114,11 @@ class Processor:
         return self.triple.startswith("x86_64") and self.registers <= 16 and "+fma" in self.features.split(",")
 
     @property
+    def prefetches(self) -> bool:
+        """Whether loops are to say which memory they need soon: where there are instructions to spare."""
+        return self.triple.startswith("x86_64")
+
+    @property
     def loads_a_product(self) -> float:
         """Loads in the time of one multiply-add: of registers of 32 bytes two units do two of these a cycle."""
         return self.core.loads / (2 if self.multiplies_by_memory else 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import prod
 
 import llvmlite.ir as ll
 
@@ -16,7 +17,9 @@ from ....tensor.ir import IntrinsicCall
 from ...llvm.llvm_types import BFLOAT, FLOAT, I8, I16, I32, I64, POINTER, Value, add, constant, declared, splat
 from ...llvm.math_functions import multiply_add
 from ...loops.layouts import PAIR, QUAD
+from ...loops.nests import position_of
 from ..intrinsics import MicroKernel
+from ..processor import FLOAT_BYTES
 from ..tiles import Held, held_registers, pieces
 from .byte_products import byte_form, long_step, picked, shuffled, word_step
 from .loop_emitter import LoopEmitter
@@ -25,9 +28,43 @@ PAIR_LANES = (4, 8, 16)
 """Lanes for which AVX512_BF16 has an instruction."""
 
 
+AHEAD = 8192
+"""Bytes between what a step multiplies and what it brings nearer: some hundred steps, or more cycles than memory needs,
+and less than the first-level cache has room for."""
+
+MULTIPLIES_A_LINE = 5
+"""Multiplications of registers that a step has for each line that it brings nearer, at least: with fewer, units that
+load have no time to spare."""
+
+
 def emit_micro_kernel(emitter: LoopEmitter, call: IntrinsicCall, kernel: MicroKernel) -> None:
     """The instructions of one call."""
+    if kernel.kind in STREAMING:
+        _bring_nearer(emitter, call)
     _EMITTERS[kernel.kind](emitter, call, *kernel.numbers)
+
+
+def _bring_nearer(emitter: LoopEmitter, call: IntrinsicCall) -> None:
+    """Prefetch the second operand, where steps read it one behind the other and the first-level cache does not hold it.
+    Processors see streams themselves, but not before each of them, and a stream ends where the next tile begins."""
+    region, near = call.operand("b"), emitter.target.nearest
+    if not emitter.target.prefetches or not call.reduce_vars:
+        return
+    nbytes = ITEM_BYTES[region.buffer.dtype]
+    step = prod(region.shape) * nbytes
+    follows = position_of(region.buffer, region.indices).terms.get(call.reduce_vars[-1]) == prod(region.shape)
+    sums = prod(call.operand("acc").shape) * FLOAT_BYTES // emitter.target.vector_bytes
+    lines = range(0, step, near.line)
+    if not follows or region.buffer.size * nbytes <= near.nbytes or sums < MULTIPLIES_A_LINE * len(lines):
+        return
+    builder = emitter.builder
+    kind = ll.FunctionType(ll.VoidType(), [POINTER, I32, I32, I32])
+    function = declared(builder.module, "llvm.prefetch.p0", kind)
+    start = _pointer(emitter, call, "b", 0, I8)
+    reads, to_the_nearest, data = (ll.Constant(I32, each) for each in (0, 3, 1))
+    for line in lines:
+        place = builder.gep(start, [ll.Constant(I64, AHEAD + line)], source_etype=I8)  # may lie behind the buffer
+        builder.call(function, [place, reads, to_the_nearest, data])
 
 
 def _outer_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int) -> None:
@@ -257,6 +294,9 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "transposed_halves": partial(_transposed, I16, 2),
     "transposed_pairs": partial(_transposed, I32, 2),
 }
+
+STREAMING = {"outer_product", "dot_product", "paired_dot_product", "word_product", "element_product", "pair_product"}
+"""Those that read a register or more of their second operand in each step."""
 
 
 def _registers(emitter: LoopEmitter, lanes: int) -> list[tuple[int, int]]:
