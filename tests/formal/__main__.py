@@ -6,8 +6,9 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
-from .prover import Mutant, MutantFinder, Outcome, Proof, ProverError, Verdict, prove, refute_mutant
+from .prover import SOLVERS, Mutant, MutantFinder, Outcome, Proof, ProverError, Verdict, prove, refute_mutant
 
 ROW = "{:26} {:22} {:>5} {:>8}  {:16} {}"
 INSTRUCTION_ROW = "{:28} {:40} {:>10} {:>8}"
@@ -18,6 +19,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.formal", description=__doc__)
     parser.add_argument("names", nargs="*", help="proofs to run (all of them if none is named)")
     parser.add_argument("--list", action="store_true", help="print what is proved, run nothing")
+    parser.add_argument("--solver", choices=SOLVERS, help="ask this one only (default: the faster one of each proof)")
     parser.add_argument("--emit-mutant", metavar="MUTANT", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.emit_mutant:
@@ -35,6 +37,8 @@ def main(arguments: list[str]) -> int:
         for proof in chosen:
             print(f"{proof.name:26} {proof.claim}")
         return 0
+    if options.solver:
+        chosen = [replace(proof, solver=options.solver) for proof in chosen]
     print(ROW.format("property", "method", "depth", "seconds", "mutant", "claim"))
     outcomes = [_report(proof) for proof in chosen]
     _print_instructions(chosen, outcomes)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from . import depthwise, dma, forwarding, liveness, product, queues, reset, tokens, vector_lanes, write_ports
+from . import array, depthwise, dma, forwarding, liveness, product, queues, reset, tokens, vector_lanes, write_ports
 from .prover import Proof
 
 PROOFS: dict[str, Proof] = {
     proof.name: proof
-    for module in (tokens, queues, write_ports, dma, forwarding, depthwise, liveness, reset, vector_lanes, product)
+    for module in (
+        array,
+        tokens,
+        queues,
+        write_ports,
+        dma,
+        forwarding,
+        depthwise,
+        liveness,
+        reset,
+        vector_lanes,
+        product,
+    )
     for proof in module.PROOFS
 }

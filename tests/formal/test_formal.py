@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,15 +16,16 @@ from weft.hw.tokens import TokenMatrix
 
 from . import prover
 from .__main__ import _print_instructions
+from .bitwuzla_program import commands
 from .harness import Harness
 from .proofs import PROOFS
-from .prover import ROOT, Mutant, Outcome, Proof, ProverError, Verdict, prove, refute_mutant
+from .prover import ROOT, SOLVERS, Mutant, Outcome, Proof, ProverError, Verdict, prove, refute_mutant
 
 QUICK = (
     *("queue-2", "queue-8", "engine-takes", "read-buffer", "fetch-window", "reset-tokens"),
     *("live-loops", "live-bursts", "live-writer", "live-packer", "live-gemm", "live-shared", "gemm-columns"),
     *("shared-write", "load-at-inp"),
-    "isa-factors",
+    *("isa-factors", "isa-gemm", "isa-gemm-packed"),
 )
 
 
@@ -63,8 +67,9 @@ def proof_of(limit: int) -> Proof:
     return Proof("below", "", lambda: counter_stays_below(limit), Mutant("tokens", "", ""), depth=3)
 
 
-def test_a_false_property_is_refuted_by_name() -> None:
-    outcome = prove(proof_of(2))
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_false_property_is_refuted_by_name(solver: str) -> None:
+    outcome = prove(replace(proof_of(2), solver=solver))
     assert outcome.verdict is Verdict.REFUTED
     assert "broken: below" in outcome.report
 
@@ -95,6 +100,22 @@ def test_a_property_that_is_gone_after_optimisation_is_an_error() -> None:
 
     with pytest.raises(ProverError, match="of 2 properties, 1 are left"):
         prove(Proof("trivial", "", trivial, Mutant("tokens", "", ""), depth=1))
+
+
+def test_bitwuzla_is_given_whole_commands() -> None:
+    """Brackets in names, texts and comments are none."""
+    lines = '(declare-fun |a (b| () Bool) ; (\n(assert\n |a (b|)\n(echo "(")\n'
+    assert list(commands(io.StringIO(lines))) == [
+        "(declare-fun |a (b| () Bool) ; (\n", "(assert\n |a (b|)\n", '(echo "(")\n',
+    ]  # fmt: skip
+
+
+def test_what_bitwuzla_does_not_read_is_an_error() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", prover.BITWUZLA], cwd=ROOT, input="(assert nothing)", capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, "error" in done.stdout) == (1, True)
 
 
 def test_a_solver_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

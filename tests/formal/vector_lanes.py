@@ -10,6 +10,7 @@ part of these proofs; what the multipliers make of the registers is ``isa-factor
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from weft.hw.config import CoreConfig
 from weft.hw.isa import VectorOp
 from weft.hw.pipelines import ADDED_STAGE, VectorStages
 from weft.hw.vector_lanes import LOW_BITS, VectorLanes
+from weft.roundings import HALF_AWAY, HALF_EVEN, HALF_UP, TWO_ROUNDINGS
 
 from . import vector_meaning
 from .harness import Harness, Inside
@@ -28,7 +30,7 @@ from .queues import NARROW
 ONE_STEP = (VectorOp.ADD, VectorOp.SUB, VectorOp.MIN, VectorOp.MAX)
 """What one adder or one comparison gives, in the first stage behind the operand registers."""
 
-MULTIPLYING = (VectorOp.MUL, VectorOp.MAC)
+MULTIPLYING = (VectorOp.MUL, VectorOp.MAC, VectorOp.REQUANTISE)
 
 
 class Window:
@@ -65,9 +67,8 @@ def lane_result(op: VectorOp, config: CoreConfig = NARROW) -> Harness:
     alone = ~order.identity & ~order.chain if op.identity is None else ~(order.identity & order.chain)
     harness.assume(~issue | alone)
     identity, chain = (window.kept(name, order[name], 0) for name in ("identity", "chain"))
-    limits = vector_meaning.Limits(
-        **{name: window.kept(name, order[name], 0) for name in ("zero_point", "low", "high", "left_shift")}
-    )
+    fields = ("zero_point", "low", "high", "left_shift", *(("rounding",) if config.rounding != HALF_UP else ()))
+    limits = vector_meaning.Limits(**{name: window.kept(name, order[name], 0) for name in fields})
     ends = window.at(stages.result)
     for number in range(config.lanes):
         register = partial(_register, inside, number)
@@ -78,15 +79,19 @@ def lane_result(op: VectorOp, config: CoreConfig = NARROW) -> Harness:
             last = window.kept(f"last_{number}", register(f"sum_{stages.shift + 1}"), stages.shift)
             old = Mux(identity, Const(op.identity, signed(32)), Mux(chain, last, d))
         operands = vector_meaning.Operands(a, b, multiplier, shift, old)
-        product: Value = Const(0, signed(57))
+        product: Value = Const(0, 1)
         if op in MULTIPLYING:
             at = stages.multiply
             parts = (register(f"high_{at + 1}") << LOW_BITS) + register(f"low_{at + 1}")
-            product = window.kept(f"product_{number}", vector_meaning.low(parts, 57), at + 1)
-            for name, factor in zip(("x", "factor"), vector_meaning.factors(op, operands), strict=True):
+            width = len(register(f"product_{at + 2}"))
+            product = window.kept(f"product_{number}", vector_meaning.low(parts, width), at + 1)
+            most = 1 << width - 2  # of both factors at their lowest; a free product could be twice as large
+            harness.assume(~window.at(at + 1) | ((parts >= -most) & (parts <= most)))
+            factors = vector_meaning.factors(op, operands, config.rounding)
+            for name, factor in zip(("x", "factor"), factors, strict=True):
                 same = register(f"{name}_{at}") == factor
                 harness.prove(~window.at(at) | same, f"{name}_reaches_the_multiplier_of_lane_{number}")
-        expected = vector_meaning.result(op, operands, product, limits)
+        expected = vector_meaning.result(op, operands, product, limits, config.rounding)
         if op.identity is not None:
             begins = register(f"old_{ADDED_STAGE + 1}") == Mux(identity, Const(op.identity, signed(32)), d)
             harness.prove(~window.at(ADDED_STAGE + 1) | begins, f"begins_in_lane_{number}")
@@ -108,6 +113,8 @@ MUTANTS = {
     VectorOp.MIN: ('"compares": (VectorOp.MIN, VectorOp.MAX)', '"compares": (VectorOp.MAX,)'),
     VectorOp.MAX: ("added[-1] ^ op.takes_larger", "added[-1]"),
     VectorOp.MUL: ("Mux(op.requantises, self.multiplier, number)", "self.multiplier"),
+    VectorOp.SHR: ('"shifts": (VectorOp.SHR,)', '"shifts": ()'),
+    VectorOp.REQUANTISE: ("Cat(rounding, rounds.content.zero_point)", "Cat(Const(0, 1), rounds.content.zero_point)"),
     VectorOp.MAC: ("Mux(op.compares, chosen, a)", "Mux(op.compares, chosen, b)"),
     VectorOp.SUM: ("Mux(order.content.identity, order.identity, self.d)", "self.d"),
     VectorOp.MIN_ACCUMULATE: ("self.op.keeps_least.replicate(31)", "self.op.keeps_least.replicate(30)"),
@@ -115,19 +122,50 @@ MUTANTS = {
 }
 """Of each operation that is proved a fault in ``vector_lanes.py``."""
 
-PROOFS = [
-    Proof(
-        f"isa-{op.name.lower().replace('_', '-')}",
-        f"a micro-op of VECTOR {op.name} gives in each lane what the instruction set says",
-        partial(lane_result, op),
+ROUNDING_MUTANTS = {
+    HALF_AWAY: ("goes_down = wide[-1]", "goes_down = ~wide[-1]"),
+    HALF_EVEN: ("else ~wide[1]", "else wide[1]"),
+    TWO_ROUNDINGS: ("beyond = order.rounds_otherwise & self.amount[stage][-1]", "beyond = order.rounds_otherwise"),
+}
+"""The same for a REQUANTISE on a core that has each way to round beside half up."""
+
+
+def _proof(name: str, claim: str, flags: str, op: VectorOp, mutant: tuple[str, str], rounding: str = HALF_UP) -> Proof:
+    config = replace(NARROW, rounding=rounding)
+    return Proof(
+        name,
+        claim,
+        partial(lane_result, op, config),
         Mutant("vector_lanes", *mutant),
-        depth=VectorStages.of(NARROW).result + 1,
+        depth=VectorStages.of(config).result + 1,
         inductive=False,
         any_state=True,
         whole_window=True,
         cut_multipliers=2 * NARROW.lanes,
         instruction=f"VECTOR {op.name}",
-        flags="zero, goes on, b of acc or immediate" if op.accumulates else "target acc, b of acc or immediate",
+        flags=flags,
+        solver="bitwuzla",
+    )
+
+
+def _flags(op: VectorOp) -> str:
+    if op is VectorOp.REQUANTISE:
+        return "bias, multiplier, shift, limits"
+    return "zero, goes on, b of acc or immediate" if op.accumulates else "target acc, b of acc or immediate"
+
+
+PROOFS = [
+    _proof(
+        f"isa-{op.name.lower().replace('_', '-')}",
+        f"a micro-op of VECTOR {op.name} gives in each lane what the instruction set says",
+        _flags(op), op, mutant,
     )
     for op, mutant in MUTANTS.items()
-]
+] + [
+    _proof(
+        f"isa-{rounding.replace('_', '-')}",
+        f"a REQUANTISE rounds as the instruction set says, on a core that has {rounding} beside half up",
+        f"rounding {rounding}, and half up beside it", VectorOp.REQUANTISE, mutant, rounding,
+    )
+    for rounding, mutant in ROUNDING_MUTANTS.items()
+]  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Mux, Value
 from weft.hw.isa import IMMEDIATE_BITS, VectorOp
+from weft.roundings import FIRST_PLACES, HALF_AWAY, HALF_EVEN, HALF_UP, TWO_ROUNDINGS
 
 Bits = Any
 """An Amaranth value."""
@@ -29,22 +30,25 @@ class Operands:
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a REQUANTISE."""
+    """Of a REQUANTISE; ``rounding``: whether it rounds in the way that the core has beside half up."""
 
     zero_point: Bits
     low: Bits
     high: Bits
     left_shift: Bits
+    rounding: Bits = 0
 
 
-def factors(op: VectorOp, operands: Operands, multiplier_bits: int = IMMEDIATE_BITS) -> tuple[Bits, Bits]:
-    """The two numbers whose product an operation asks for; it has no use of them if it is none that multiplies."""
-    if op is VectorOp.REQUANTISE:
-        return low(operands.a + operands.b, 32), low(operands.multiplier, multiplier_bits)
-    return low(operands.a, 32), low(operands.b, IMMEDIATE_BITS)
+def factors(op: VectorOp, operands: Operands, rounding: str = HALF_UP) -> tuple[Bits, Bits]:
+    """The two numbers whose product an operation asks for, on a core with such a ``rounding``; it has no use of them if
+    it is none that multiplies."""
+    if op is not VectorOp.REQUANTISE:
+        return low(operands.a, 32), low(operands.b, IMMEDIATE_BITS)
+    multiplier = low(operands.multiplier, 32 if rounding == TWO_ROUNDINGS else IMMEDIATE_BITS)
+    return low(operands.a + operands.b, 32), multiplier
 
 
-def result(op: VectorOp, operands: Operands, product: Bits, limits: Limits) -> Bits:
+def result(op: VectorOp, operands: Operands, product: Bits, limits: Limits, rounding: str = HALF_UP) -> Bits:
     """The result of a lane, 32 bits; ``product``: exact, of :func:`factors`."""
     a, b, old = operands.a, operands.b, operands.old
     match op:
@@ -61,7 +65,10 @@ def result(op: VectorOp, operands: Operands, product: Bits, limits: Limits) -> B
         case VectorOp.SHR:
             return _shifted(a, b)
         case VectorOp.REQUANTISE:
-            return requantised(halves_up(product, operands.shift), limits)
+            rounded = halves_up(product, operands.shift)
+            if rounding != HALF_UP:
+                rounded = Mux(limits.rounding, ROUNDED[rounding](product, operands.shift), rounded)
+            return requantised(rounded, limits)
         case VectorOp.MAC:
             return low(old + product, 32)
         case VectorOp.SUM:
@@ -80,10 +87,35 @@ def _shifted(a: Bits, b: Bits) -> Bits:
 
 def halves_up(product: Bits, shift: Bits) -> Bits:
     """``product / 2**shift`` rounded half up, ``(product + 2**(shift - 1)) >> shift``: one place less, then a half is
-    what the last place says. A shift has six bits, and 63 counts as 62; one of 0 rounds nothing."""
-    amount = Mux(shift[:6] == 63, 62, shift[:6])
+    what the last place says. A shift has six bits; one of 0 rounds nothing."""
+    amount = shift[:6].as_unsigned()
     before = product >> Mux(amount == 0, 0, amount - 1).as_unsigned()[:6]
     return Mux(amount == 0, product, (before + 1) >> 1)
+
+
+def halves_away(product: Bits, shift: Bits) -> Bits:
+    """Of its magnitude halves up: away from 0."""
+    size = halves_up(abs(product), shift)
+    return Mux(product < 0, -size, size)
+
+
+def halves_even(product: Bits, shift: Bits) -> Bits:
+    """Halves up, but where exactly a half is left and that gives an odd number."""
+    amount = shift[:6].as_unsigned()
+    up = halves_up(product, shift)
+    half = (product << 1) & ((Const(2, len(product) + 2) << amount) - 1) == Const(1, len(product) + 2) << amount
+    return Mux((amount != 0) & half & up[0], up - 1, up)
+
+
+def twice(product: Bits, shift: Bits) -> Bits:
+    """To a multiple of ``2**31``, halves up, and that away from 0; a shift of up to 31 rounds once, halves up."""
+    first = (product + (1 << FIRST_PLACES - 1)) >> FIRST_PLACES
+    left = (shift[:6].as_unsigned() - FIRST_PLACES).as_unsigned()[:6]
+    return Mux(shift[5], halves_away(first, left), halves_up(product, shift))
+
+
+ROUNDED = {HALF_AWAY: halves_away, HALF_EVEN: halves_even, TWO_ROUNDINGS: twice}
+"""``product / 2**shift`` in each way that a core may have beside half up, but in float32."""
 
 
 def requantised(rounded: Bits, limits: Limits) -> Bits:
