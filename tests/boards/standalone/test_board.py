@@ -19,7 +19,7 @@ from weft.boards.standalone.board import (
 from weft.boards.standalone.pll import OUTPUT_MHZ, VCO_MHZ, find_pll
 from weft.boards.standalone.top import top_verilog
 
-BOARDS = ["ecpix5", "ulx3s", "ulx3s-sdram"]
+BOARDS = ["ecpix5", "tangmega138k", "ulx3s", "ulx3s-sdram"]
 ULX3S = (DATA / "ulx3s.toml").read_text()
 SDRAM = (DATA / "ulx3s-sdram.toml").read_text()
 
@@ -39,7 +39,7 @@ def test_a_board_has_its_file_and_its_pins_are_all_constrained(name: str) -> Non
     assert bool(chip) == (board.sdram is not None)
     sites = chip + [each["site"] for each in (*pins.pop("leds"), *pins.values())]
     text = next(iter(board.kind.constraints(board.pins, board.clock.crystal_mhz).values()))
-    located = re.findall(r'^LOCATE COMP "(.+?)(?:\[\d+\])?" SITE "(\w+)";$', text, re.MULTILINE)
+    located = re.findall(r'^(?:LOCATE COMP|IO_LOC) "(.+?)(?:\[\d+\])?" (?:SITE ")?(\w+)"?;$', text, re.MULTILINE)
     assert sorted(sites) == sorted(site for _, site in located)
     ports = {port for port, _ in located}
     head = top_verilog(board, board.core_clock()).split(");", 1)[0]

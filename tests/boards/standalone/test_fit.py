@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from weft.boards.errors import BoardError
-from weft.boards.standalone.board import StandaloneBoard, any_board, read_standalone_board, standalone_boards
+from weft.boards.standalone.board import DATA, StandaloneBoard, any_board, read_standalone_board, standalone_boards
 from weft.boards.standalone.fit import require_fit, shortages
 from weft.hw.config import NAMED, PYNQ, TINY
 
@@ -47,7 +46,7 @@ def test_memory_in_block_ram_counts_and_sdram_does_not() -> None:
 
 
 def test_of_gowin_tables_and_block_ram_are_judged() -> None:
-    board = read_standalone_board(Path(__file__).with_name("tangmega138k.toml"))
+    board = read_standalone_board(DATA / "tangmega138k.toml")
     require_fit(board, board.default_core)
     (short,) = shortages(board, NAMED["wide"])
     assert "BRAM36, GW5AST-LV138 has 170" in short

@@ -185,7 +185,7 @@ def test_a_report_without_a_clock_is_an_error() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["ulx3s"])
+@pytest.mark.parametrize("name", ["ulx3s", "tangmega138k"])
 def test_the_bitstream_is_built_and_its_clock_is_met(tmp_path: Path, name: str) -> None:
     """Half an hour and more where nothing is kept."""
     board = any_board(name)

@@ -17,7 +17,7 @@ from weft.boards.standalone.family import NETLIST, REPORT
 from weft.boards.standalone.gowin import HalvedClock, halved_clock
 from weft.boards.standalone.gowin_pack import run_gowin_pack
 
-TANG_FILE = Path(__file__).with_name("tangmega138k.toml")
+TANG_FILE = DATA / "tangmega138k.toml"
 TANG = TANG_FILE.read_text()
 NANO_FILE = Path(__file__).with_name("tangnano20k.toml")
 

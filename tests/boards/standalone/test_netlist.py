@@ -224,7 +224,7 @@ def test_what_has_no_model_is_refused_with_its_place(netlist: dict[str, Any]) ->
         assert message in refused(kind, change)
 
 
-@pytest.mark.parametrize("file", few([DATA / "ulx3s.toml", Path(__file__).with_name("tangmega138k.toml")], 1))
+@pytest.mark.parametrize("file", few([DATA / "ulx3s.toml", DATA / "tangmega138k.toml"], 1))
 def test_the_netlist_of_a_boards_top_runs_behind_its_pins(file: Path, tmp_path: Path) -> None:
     """All but the logic: what comes on the line goes back, with the board's clock, reset and LEDs around it."""
     board = read_standalone_board(file)
