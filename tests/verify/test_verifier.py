@@ -311,7 +311,7 @@ def test_a_model_with_one_other_weight_is_another_model() -> None:
 def test_a_race_is_no_program() -> None:
     made, _ = layer("convolution")
     instructions = disassemble(made.config, made.programs[0].program)
-    bare = [each.with_tokens(0, 0) for each in instructions]
+    bare = [replace(each, wait=0, send=0) for each in instructions]
     assert "race" in _alarm(with_program(made, 0, assemble(made.config, bare)))
 
 
