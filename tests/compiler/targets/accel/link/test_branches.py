@@ -47,6 +47,16 @@ def named(needed: Sequence[Expr], number: int) -> Call:
     return Call("copy", tuple(needed) or (Var("x", kind),), Attrs({"number": number}), kind)
 
 
+def row_of(count: int) -> tuple[list[Call], dict[Call, list[Call]]]:
+    calls: list[Call] = []
+    needs: dict[Call, list[Call]] = {}
+    for number in range(count):
+        node = named(calls[-1:], number)
+        needs[node] = calls[-1:]
+        calls.append(node)
+    return calls, needs
+
+
 def estimated(turns: Sequence[Turn], cores: int, costs: dict[Call, Cost]) -> int:
     return sum(TURN_CYCLES + branches._estimate(turn, cores, costs) for turn in turns)
 
@@ -175,3 +185,33 @@ def test_a_block_with_branches_is_sooner(ports: tuple[int, ...], tmp_path: Path)
     assert isinstance(without, weft.CompiledModel)
     assert turns_with_branches(without) == 0
     assert latency(model, ports) < latency(without, ports)
+
+
+def test_stretches_are_the_shortest_that_fall_into_branches() -> None:
+    """As looking at each stretch says."""
+    found = 0
+    for seed in range(200):
+        calls, needs, _ = random_graph(seed, 2)
+        stretches = branches._Stretches(calls, needs.__getitem__)
+        for first in range(0, len(calls), 1 + seed % 3):
+            counts = [len(branches.branches(calls[first:stop], needs.__getitem__)) for stop in range(len(calls) + 1)]
+            joins = (stop for stop in range(first + 1, len(calls)) if counts[stop] > 1 and counts[stop + 1] == 1)
+            at_the_end = len(calls) if counts[-1] > 1 else None
+            assert stretches.stop(first) == next(joins, at_the_end)
+            found += stretches.stop(first) is not None
+    assert found > 200
+
+
+def test_calls_in_a_row_are_asked_a_few_times_at_most_what_they_need() -> None:
+    """However many there are: a stretch was looked at anew from each of them."""
+    calls, needs = row_of(500)
+    asked = []
+
+    def needs_of(node: Call) -> list[Call]:
+        asked.append(node)
+        return needs[node]
+
+    costs = dict.fromkeys(calls, Cost(100, 60))
+    turns = with_branches(calls, needs_of, 2, costs, len)
+    assert [turn.calls for turn in turns] == [(node,) for node in calls]
+    assert len(asked) <= 2 * len(calls)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from itertools import combinations
 
 from ....graph.ir import Call
@@ -19,6 +20,9 @@ TURN_CYCLES = 20
 
 ALL_SETS = 9
 """Calls of a stretch of which all sets are looked at."""
+
+ALL_COUNTS = 32
+"""Of more calls only the longest are shared: so many, one after the other, and then about twice as many each time."""
 
 TRIED = 2
 """Plans of a stretch that are measured at most; estimates choose them."""
@@ -58,10 +62,15 @@ def with_branches(
     """The turns of calls, which stand in an order in which they can run. Each stretch of calls that falls into several
     branches gets the turns in which it was measured to end first; the first plan is to share each call."""
     turns: list[Turn] = []
+    stretches = _Stretches(calls, needs)
+    refused: dict[int, int] = {}  # length of the last stretch that had no plan, by its stop
     first = 0
     while first < len(calls):
-        stop = _end_of_branches(calls, first, needs)
-        plan = None if stop is None else _fastest(calls[first:stop], needs, cores, costs, cycles)
+        plan, stop = None, stretches.stop(first)
+        # A long stretch without its first call is not worth another look.
+        if stop is not None and (stop - first <= ALL_SETS or 2 * (stop - first) <= refused.get(stop, 2 * len(calls))):
+            plan = _fastest(calls[first:stop], needs, cores, costs, cycles)
+            refused[stop] = stop - first
         if plan is None or stop is None:
             turns.append(Turn((calls[first],)))
             first += 1
@@ -73,30 +82,62 @@ def with_branches(
 
 def branches(calls: Sequence[Call], needs: Needs) -> list[list[Call]]:
     """The calls, those together of which one needs another, by the first of each."""
-    found: list[list[Call]] = []
+    owner: dict[Call, list[Call]] = {}
     for node in calls:
-        needed = set(needs(node))
-        joined = [branch for branch in found if not needed.isdisjoint(branch)]
-        if not joined:
-            found.append([node])
-            continue
-        for branch in joined[1:]:
-            joined[0] += branch
-            found.remove(branch)
-        joined[0].append(node)
-    return found
+        joined = list({id(owner[other]): owner[other] for other in needs(node) if other in owner}.values())
+        branch = max(joined, key=len, default=[])
+        for other in (each for each in joined if each is not branch):
+            owner.update(dict.fromkeys(other, branch))
+            branch += other
+        branch.append(node)
+        owner[node] = branch
+    found: dict[int, list[Call]] = {}
+    for node in calls:
+        found.setdefault(id(owner[node]), []).append(node)
+    return list(found.values())
 
 
-def _end_of_branches(calls: Sequence[Call], first: int, needs: Needs) -> int | None:
-    """The stop of the shortest stretch from ``first`` on that falls into branches which the next call joins, or with
-    which the calls end. None where there is none."""
-    apart = False
-    for stop in range(first + 1, len(calls) + 1):
-        several = len(branches(calls[first:stop], needs)) > 1
-        if apart and not several:
-            return stop - 1
-        apart = several
-    return len(calls) if apart else None
+class _Stretches:
+    """Stretches of calls that fall into branches, for first calls that only grow."""
+
+    def __init__(self, calls: Sequence[Call], needs: Needs) -> None:
+        place = {node: at for at, node in enumerate(calls)}
+        self._needed = [[place[other] for other in needs(node) if other in place] for node in calls]
+        self._behind: list[list[int]] = [[] for _ in range(len(calls) + 1)]  # by the last call that they need, plus one
+        for at, needed in enumerate(self._needed):
+            self._behind[max(needed, default=-1) + 1].append(at)
+        self._entrances: list[int] = []  # a heap: calls that need none from the first one on
+        self._first = 0  # entrances are those for first calls before it
+
+    def stop(self, first: int) -> int | None:
+        """Where the shortest stretch from ``first`` on ends that falls into branches which the next call joins, or with
+        which the calls end. None where there is none."""
+        while self._first <= first:
+            for at in self._behind[self._first]:
+                heappush(self._entrances, at)
+            self._first += 1
+        while self._entrances and self._entrances[0] <= first:
+            heappop(self._entrances)
+        if not self._entrances:
+            return None
+        entrance = self._entrances[0]  # all calls before it need one from `first` on, so they are one branch
+        root: dict[int, int] = {}
+
+        def branch_of(at: int) -> int:
+            at = at if at >= entrance else first
+            while (above := root.get(at, at)) != at:
+                root[at] = root.get(above, above)
+                at = above
+            return at
+
+        count = 1
+        for at in range(entrance, len(self._needed)):
+            joined = {branch_of(other) for other in self._needed[at] if other >= first}
+            count += 1 - len(joined)
+            if count == 1:
+                return at
+            root.update(dict.fromkeys((at, *joined), min(joined, default=at)))
+        return len(self._needed)
 
 
 def _fastest(
@@ -119,9 +160,13 @@ def _to_be_shared(calls: Sequence[Call], costs: Mapping[Call, Cost]) -> Iterator
     """Sets of calls that may be shared, while the others may lie side by side: all sets of a few calls, and of many
     the longest ones."""
     longest = sorted(calls, key=lambda node: -costs[node].whole)
-    for count in range(len(calls) - 1):
-        sets = combinations(longest, count) if len(calls) <= ALL_SETS else [longest[:count]]
-        yield from map(set, sets)
+    if len(calls) <= ALL_SETS:
+        yield from (set(large) for count in range(len(calls) - 1) for large in combinations(longest, count))
+        return
+    count = 0
+    while count < len(calls) - 1:
+        yield set(longest[:count])
+        count += max(1, count - ALL_COUNTS)
 
 
 def _estimate(turn: Turn, cores: int, costs: Mapping[Call, Cost]) -> int:
@@ -137,20 +182,18 @@ def _estimate(turn: Turn, cores: int, costs: Mapping[Call, Cost]) -> int:
 def _plan(calls: Sequence[Call], large: set[Call], needs: Needs, cores: int, costs: Mapping[Call, Cost]) -> list[Turn]:
     """Turns in which the large calls are shared, and those between them lie side by side, where they can."""
     turns: list[Turn] = []
-    waiting = list(calls)
-
-    def is_ready(node: Call) -> bool:
-        return all(other not in waiting for other in needs(node))
-
+    waiting = dict.fromkeys(calls)
     while waiting:
-        small: list[Call] = []
+        small: dict[Call, None] = {}
         for node in waiting:
             if node not in large and all(other in small or other not in waiting for other in needs(node)):
-                small.append(node)
-        waiting = [node for node in waiting if node not in small]
-        turns += _side_by_side(small, needs, cores, costs)
-        ready = [node for node in waiting if node in large and is_ready(node)]
-        waiting = [node for node in waiting if node not in ready]
+                small[node] = None
+        for node in small:
+            del waiting[node]
+        turns += _side_by_side(list(small), needs, cores, costs)
+        ready = [node for node in waiting if node in large and not any(other in waiting for other in needs(node))]
+        for node in ready:
+            del waiting[node]
         turns += shared(ready)
     return turns
 
