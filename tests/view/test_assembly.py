@@ -37,6 +37,7 @@ def test_the_hottest_loop_is_that_of_the_products(name: str) -> None:
     found = longest(name)
     block, _ = loop_of_products(name)  # found by labels and branches alone
     hot = [mnemonic_of(found.lines[line]) for line in found.hottest if found.kinds[line] >= 0]
+    hot = [mnemonic for mnemonic in hot if not mnemonic.startswith("prefetch")]  # which the other leaves out
     assert hot == [next(word for word in line.split() if word[0] != "{") for line in block]
     forms = found.forms(found.hottest)
     assert all(how for _, _, how in forms)
