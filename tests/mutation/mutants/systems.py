@@ -125,7 +125,19 @@ MUTANTS = (
     ),
     Mutant(
         "branches-torn-apart", "compiler/targets/accel/link/branches.py", "dropped effect",
-        "joined[0] += branch", "pass", BRANCHES,
+        "owner.update(dict.fromkeys(other, branch))", "pass", BRANCHES,
+    ),
+    Mutant(
+        "branches-that-never-join", "compiler/targets/accel/link/branches.py", "dropped condition",
+        "if count == 1:", "if count == 0:", BRANCHES,
+    ),
+    Mutant(
+        "stretches-of-the-calls-before", "compiler/targets/accel/link/branches.py", "dropped condition",
+        "for other in self._needed[at] if other >= first}", "for other in self._needed[at]}", BRANCHES,
+    ),
+    Mutant(
+        "entrances-by-the-first-call-needed", "compiler/targets/accel/link/branches.py", "wrong index",
+        "self._behind[max(needed, default=-1) + 1]", "self._behind[min(needed, default=-1) + 1]", BRANCHES,
     ),
     Mutant(
         "branches-before-what-they-need", "compiler/targets/accel/link/branches.py", "dropped condition",
