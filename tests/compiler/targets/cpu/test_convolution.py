@@ -147,6 +147,14 @@ def test_groups_on_every_processor(level: str, group: int, integer: bool) -> Non
     assert "convolution" in kinds(check(module_of(value, params=(x,))))
 
 
+@pytest.mark.parametrize(("taken", "made", "groups"), [(20, 12, 3), (20, 20, 2), (36, 8, 3)])
+def test_no_block_ends_beyond_its_group(taken: int, made: int, groups: int, level: str) -> None:
+    """Of channels that whole registers do not divide."""
+    x = Var("x", TensorType((1, groups * taken, 3, 5), "float32"))
+    value = call("nn.conv2d", x, floats(groups * made, taken, 2, 2), groups=groups)
+    assert "convolution" in kinds(check(module_of(value, params=(x,))))
+
+
 @pytest.mark.parametrize(
     ("taken", "made", "groups", "blocks"),
     [(4, 4, 32, (16, 16)), (2, 2, 4, (8, 8)), (16, 16, 4, (16, 16)), (8, 16, 4, (8, 16)), (24, 24, 4, (8, 8)),

@@ -95,8 +95,9 @@ def data_block(call: Call, present: int, together: Callable[[int], int] = filled
     channels = call.args[1].shape[1]  # of a group
     if present and present % multiple == 0 and (call.attr("groups") == 1 or channels % present == 0):
         return present
-    if multiple == 1 and channels > PREFERRED_BLOCKS[0]:
-        return together(channels)
+    filled = together(channels)  # no block of a group may have channels that nobody uses: the next group begins there
+    if multiple == 1 and channels > PREFERRED_BLOCKS[0] and (call.attr("groups") == 1 or channels % filled == 0):
+        return filled
     return channel_block(channels, multiple)
 
 
