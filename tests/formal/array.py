@@ -6,19 +6,17 @@ sequence of them adds these sums to its accumulators.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from amaranth.hdl import Const, Value, signed
-from weft.hw.config import CoreConfig
 from weft.hw.mac_array import PlainMacArray, input_lane, output_lane, sum_bits
 from weft.hw.mac_array_packed import PRODUCT_BITS, PackedMacArray
 from weft.hw.pipelines import array_latency
 
 from .harness import Harness
-from .prover import Mutant, Proof
+from .prover import Mutant
 from .queues import NARROW
-from .vector_lanes import Window
+from .window import Window, window_proof
 
 BATCH = replace(NARROW, batch=2)
 
@@ -81,33 +79,18 @@ def _byte(entry: Value, number: int) -> Value:
     return entry[8 * number : 8 * number + 8].as_signed()
 
 
-def _proof(name: str, what: str, build: Callable[[], Harness], config: CoreConfig, flags: str, mutant: Mutant) -> Proof:
-    return Proof(
-        name,
-        f"{what} gives in each lane the sum of the products of a wave's entries",
-        build,
-        mutant,
-        depth=array_latency(config) + 1,
-        inductive=False,
-        any_state=True,
-        whole_window=True,
-        instruction="GEMM",
-        flags=flags,
-        solver="bitwuzla",
-    )
-
+CLAIM = "gives in each lane the sum of the products of a wave's entries"
 
 PROOFS = [
-    _proof(
-        "isa-gemm", "the array", sums, BATCH, "products and sums, two batches",
+    window_proof(
+        "isa-gemm", f"the array {CLAIM}", sums,
         Mutant("mac_array", "wgt[output * config.block_in + channel]", "wgt[channel * config.block_in + output]"),
+        array_latency(BATCH), instruction="GEMM", flags="products and sums, two batches",
     ),
-    replace(
-        _proof(
-            "isa-gemm-packed", "the array with two products in each multiplier", packed_sums, NARROW,
-            "two products in a multiplier",
-            Mutant("mac_array_packed", "OFFSET = 1 << (PRODUCT_BITS - 1)", "OFFSET = 1 << (PRODUCT_BITS - 2)"),
-        ),
+    window_proof(
+        "isa-gemm-packed", f"the array with two products in each multiplier {CLAIM}", packed_sums,
+        Mutant("mac_array_packed", "OFFSET = 1 << (PRODUCT_BITS - 1)", "OFFSET = 1 << (PRODUCT_BITS - 2)"),
+        array_latency(NARROW), instruction="GEMM", flags="two products in a multiplier",
         cut_multipliers=NARROW.block_out // 2 * NARROW.block_in,
     ),
 ]  # fmt: skip

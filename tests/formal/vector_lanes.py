@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from amaranth.asserts import Initial
 from amaranth.hdl import Const, Mux, Signal, Value, signed
 from weft.hw.config import CoreConfig
 from weft.hw.isa import VectorOp
@@ -26,30 +24,12 @@ from . import vector_meaning
 from .harness import Harness, Inside
 from .prover import Mutant, Proof
 from .queues import NARROW
+from .window import Window, window_proof
 
 ONE_STEP = (VectorOp.ADD, VectorOp.SUB, VectorOp.MIN, VectorOp.MAX)
 """What one adder or one comparison gives, in the first stage behind the operand registers."""
 
 MULTIPLYING = (VectorOp.MUL, VectorOp.MAC, VectorOp.REQUANTISE)
-
-
-class Window:
-    """The cycle of a trace, counted from 0; what happens in one of them can be kept."""
-
-    def __init__(self, harness: Harness) -> None:
-        self.m = harness.m
-        self._count = Signal(6, name="cycle")
-        self.m.d.sync += self._count.eq(Mux(Initial(), 1, self._count + 1))
-
-    def at(self, cycle: int) -> Value:
-        return Initial() if cycle == 0 else ~Initial() & (self._count == cycle)
-
-    def kept(self, name: str, value: Any, cycle: int) -> Signal:
-        """From the next cycle on, what ``value`` is in ``cycle``."""
-        signal = Signal(Value.cast(value).shape(), name=f"kept_{name}")
-        with self.m.If(self.at(cycle)):
-            self.m.d.sync += signal.eq(value)
-        return signal
 
 
 def lane_result(op: VectorOp, config: CoreConfig = NARROW) -> Harness:
@@ -132,20 +112,10 @@ ROUNDING_MUTANTS = {
 
 def _proof(name: str, claim: str, flags: str, op: VectorOp, mutant: tuple[str, str], rounding: str = HALF_UP) -> Proof:
     config = replace(NARROW, rounding=rounding)
-    return Proof(
-        name,
-        claim,
-        partial(lane_result, op, config),
-        Mutant("vector_lanes", *mutant),
-        depth=VectorStages.of(config).result + 1,
-        inductive=False,
-        any_state=True,
-        whole_window=True,
-        cut_multipliers=2 * NARROW.lanes,
-        instruction=f"VECTOR {op.name}",
-        flags=flags,
-        solver="bitwuzla",
-    )
+    return window_proof(
+        name, claim, partial(lane_result, op, config), Mutant("vector_lanes", *mutant), VectorStages.of(config).result,
+        cut_multipliers=2 * NARROW.lanes, instruction=f"VECTOR {op.name}", flags=flags,
+    )  # fmt: skip
 
 
 def _flags(op: VectorOp) -> str:
