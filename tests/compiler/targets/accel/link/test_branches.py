@@ -215,3 +215,29 @@ def test_calls_in_a_row_are_asked_a_few_times_at_most_what_they_need() -> None:
     turns = with_branches(calls, needs_of, 2, costs, len)
     assert [turn.calls for turn in turns] == [(node,) for node in calls]
     assert len(asked) <= 2 * len(calls)
+
+
+def test_of_many_calls_the_longest_are_shared_in_all_small_numbers() -> None:
+    calls, _ = row_of(200)
+    costs = {node: Cost(100 + number, 60) for number, node in enumerate(calls)}
+    sets = list(branches._to_be_shared(calls, costs))
+    counts = [len(large) for large in sets]
+    assert counts[: branches.ALL_COUNTS + 2] == list(range(branches.ALL_COUNTS + 2))
+    assert branches.ALL_COUNTS + 2 < len(counts) < 50
+    assert all(large == set(calls[len(calls) - len(large) :]) for large in sets)
+
+
+def test_a_long_stretch_without_its_first_call_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows beside each other, of which no plan is faster: from each call on, both rows are left."""
+    rows = [row_of(100) for _ in range(2)]
+    calls = [node for both in zip(rows[0][0], rows[1][0], strict=True) for node in both]
+    needs = rows[0][1] | rows[1][1]
+    looks = []
+    fastest = branches._fastest
+    monkeypatch.setattr(
+        branches, "_fastest", lambda stretch, *rest: looks.append(len(stretch)) or fastest(stretch, *rest)
+    )
+    turns = with_branches(calls, needs.__getitem__, 2, dict.fromkeys(calls, Cost(100, 10)), len)
+    assert [turn.calls for turn in turns] == [(node,) for node in calls]
+    assert looks[:3] == [200, 100, 50]
+    assert len(looks) < 20
